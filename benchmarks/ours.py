@@ -96,7 +96,9 @@ def settled(store: GenotypeStore, chosen: Options, outcomes: OutcomeCoding) -> D
     if model.ref_freq is not None:
         matched = read_reference_frequencies(model.ref_freq, store.variants)
     privacy, panels = Privacy(epsilon=5.0, delta=1e-6), PublicPanels(matched)
-    return make_design(store, model, privacy, panels=panels, outcomes=outcomes)
+    return make_design(
+        store.n_samples, store.variants, model, privacy, panels=panels, outcomes=outcomes
+    )
 
 
 def gram_sum(matrices: BlockMatrices) -> int:

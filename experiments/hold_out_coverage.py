@@ -45,7 +45,7 @@ from primo_scale.privacy.private_statistics import (
     residual_bounds,
     residual_limits,
 )
-from primo_scale.run.describe_release import state_hold_out
+from primo_scale.run.publishing import state_hold_out
 
 Dosages = npt.NDArray[np.int8]
 

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from primo_scale.publication.open_release import open_release as open_release
     from primo_scale.run.evaluation import Evaluation as Evaluation
     from primo_scale.run.evaluation import evaluate as evaluate
-    from primo_scale.run.forecast import ForecastRow as ForecastRow
-    from primo_scale.run.forecast import forecast as forecast
     from primo_scale.run.operations import accumulate as accumulate
     from primo_scale.run.operations import finalize as finalize
     from primo_scale.run.operations import ingest as ingest
     from primo_scale.run.operations import plan as plan
     from primo_scale.run.operations import release as release
+    from primo_scale.run.plan import ForecastRow as ForecastRow
+    from primo_scale.run.plan import forecast as forecast
     from primo_scale.run.request import AccumulateRequest as AccumulateRequest
     from primo_scale.run.request import EvaluationRequest as EvaluationRequest
     from primo_scale.run.request import FinalizeRequest as FinalizeRequest
@@ -65,8 +65,8 @@ _NAMES = {
     "publication.open_release": "PartyRelease Release open_party_release open_release",
     "verify": "Verification",
     "run.evaluation": "Evaluation evaluate",
-    "run.forecast": "ForecastRow forecast",
     "run.operations": "accumulate finalize ingest plan release",
+    "run.plan": "ForecastRow forecast",
     "run.request": "AccumulateRequest EvaluationRequest FinalizeRequest ForecastRequest "
     "IngestRequest ReleaseRequest",
     "parties.fit": "PartyFitRequest PartyModel party_fit",

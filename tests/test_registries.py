@@ -19,9 +19,8 @@ from primo_scale.privacy.mechanism import (
     stacked,
 )
 from primo_scale.privacy.payment import adjustment_sigma
-from primo_scale.run.describe_release import state_mechanism
-from primo_scale.run.design import PaidAdjustment
-from primo_scale.run.forecast import ChosenMethod
+from primo_scale.run.design import ChosenMethod, PaidAdjustment
+from primo_scale.run.publishing import state_mechanism
 from primo_scale.verify import theorems as recompute_mechanisms
 from primo_scale.verify.document import statement_members
 from primo_scale.verify.guarantee import PARAMETERS as VERIFIED_ESTIMATORS

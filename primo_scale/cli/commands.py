@@ -114,7 +114,7 @@ _FORECAST_HEADINGS = (
 def _forecast(given: Given) -> None:
     """Print the accuracy of releases without a cohort."""
     from primo_scale.run.fields import request_of
-    from primo_scale.run.forecast import forecast
+    from primo_scale.run.plan import forecast
     from primo_scale.run.request import ForecastRequest
 
     _refuse_others(given, ForecastRequest, "is for a plan with a cohort, without `people`")

@@ -26,9 +26,6 @@ from primo_scale.errors import InputError, ResourceError
 from primo_scale.storage.files import canonical_json, disk_errors_explained, sync_directory
 
 FORMAT_VERSION = 2
-JOURNAL_NAME_BYTES = len("-journal")
-NEW_LOG_NAME_BYTES = len("..01234567") + JOURNAL_NAME_BYTES
-"""Bytes that SQLite, and the temporary file of a new log, add to the name of a log."""
 _KEY_BYTES = 32
 _LOCK_SECONDS = 60.0
 _NO_EVENT = ""

@@ -34,7 +34,6 @@ from primo_scale.publication.open_release import PartyRelease, open_party_releas
 from primo_scale.publication.publish import publish_party_release
 from primo_scale.publication.weights import check_column_names, check_variant_identifiers
 from primo_scale.run import fields, publishing
-from primo_scale.run.describe_release import state_guarantee, state_ledger_entry
 from primo_scale.run.fields import NEEDED, Checked, Kind, option, read_fields, takes
 from primo_scale.run.payments import log_payment
 from primo_scale.run.public_inputs import phenotype_bounds
@@ -198,7 +197,7 @@ def party_roster(request: RosterRequest) -> Roster:
         A file is malformed, or the parties have nobody in common.
     """
     if not request.out.exists():
-        publishing.refuse_unwritable(request.out, appended=files.STAGING_NAME_BYTES)
+        publishing.refuse_unwritable(request.out)
     with files.files_private():
         roster = columns.make_roster(
             _individuals(request.people), request.party_key, [*request.others]
@@ -330,7 +329,7 @@ def _statement(
         software=f"primo_scale {__version__}",
         created=datetime.now(UTC).date().isoformat(),
         party=request.party,
-        guarantee=state_guarantee(promise, charge.cost),
+        guarantee=publishing.state_guarantee(promise, charge.cost),
         person_columns=request.person_columns or count,
         n_people=len(values.roster),
         alignment=values.roster.tag,
@@ -343,7 +342,7 @@ def _statement(
             fine_bits=fine_bits(values.sigma),
             sampler=SAMPLER,
         ),
-        ledger=state_ledger_entry(balance, charge),
+        ledger=publishing.state_ledger_entry(balance, charge),
         public_by_assumption=public_by_assumption(str(promise.unit), str(promise.adjacency)),
     )
 

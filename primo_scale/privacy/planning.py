@@ -263,28 +263,21 @@ class Forecast:
 
 
 @dataclass(frozen=True, eq=False)
-class Components:
-    """LD components of a release, as the forecast needs them."""
-
-    shares: Floats  # of the variance of all coded genotypes, shape (m,)
-    variances: Floats  # variance of each component, in squared lattice units, shape (m,)
-
-
-@dataclass(frozen=True, eq=False)
 class Measurement:
     """Noisy X'Y of one release, by public numbers.
 
     `sizes` are those of the components if these take the place of the variants. `eigenvalues` are
     the expected ones of the genotypes' correlation matrix: any number of values of mean 1. `clip`
     is the bound b of `phenotype_norm`, and `cross_sigma` the standard deviation of the noise, in
-    lattice units, for all columns or of shape (m,).
+    lattice units, for all columns or of shape (m,). `components` are the shares of LD components in
+    the variance of all coded genotypes, and their variances in squared lattice units, shapes (m,).
     """
 
     sizes: PublicSizes
     eigenvalues: Floats
     clip: float
     cross_sigma: float | Floats
-    components: Components | None = None
+    components: tuple[Floats, Floats] | None = None
 
     def directions(self) -> tuple[Floats, Floats]:
         """Return the weight of each direction, and its odds of signal to noise at h2 = 1."""
@@ -296,8 +289,8 @@ class Measurement:
             noise = noise_variance(sizes, np.array(cross_sigma))
             noise = noise / np.maximum(eigenvalues, _LEAST_EIGENVALUE)
         else:
-            shares = weights = components.shares
-            in_column = sizes.n_samples * sizes.phenotype_scale**2 * components.variances
+            shares = weights = components[0]
+            in_column = sizes.n_samples * sizes.phenotype_scale**2 * components[1]
             noise = cross_sigma**2 / in_column
         return weights, sizes.n_samples * slope**2 * shares / (residual + noise)
 
@@ -319,7 +312,7 @@ class Measurement:
     def _kept_of_rows(self) -> float:
         """Return the share c_x that the bound on rows of genotypes leaves of their products."""
         sizes, components = self.sizes, self.components
-        spectrum = self.eigenvalues if components is None else components.variances
+        spectrum = self.eigenvalues if components is None else components[1]
         degrees = degrees_of_rows(spectrum, sizes.n_variants)
         mean = sizes.n_variants * sizes.variant_variance
         return float(clipped_moments(math.sqrt(degrees * sizes.row_norm / mean), degrees)[1])
@@ -377,15 +370,11 @@ def expected_r2_sum(
         names, places = chromosome[start:stop], position[start:stop]
         for name in np.unique(names.astype(str)):
             placed = places[(names == name) & (places > 0)].astype(np.float64)
-            if _are_numbers_of_rows(placed):
+            # Positions so close merely number the rows.
+            if len(placed) >= _MANY and np.median(np.diff(np.sort(placed))) < _CLOSEST_GAP:
                 continue
             total += _pairs(placed * (4 * _EFFECTIVE_POPULATION * _MORGANS)) - len(placed)
     return total
-
-
-def _are_numbers_of_rows(places: Floats) -> bool:
-    """Return whether many variants are so close that their positions merely number the rows."""
-    return len(places) >= _MANY and float(np.median(np.diff(np.sort(places)))) < _CLOSEST_GAP
 
 
 def _pairs(scaled: Floats) -> float:
@@ -528,14 +517,6 @@ def _quantiles(degrees: float) -> Floats:
     return np.asarray(2 * scipy.special.gammaincinv(degrees / 2, _QUANTILES))
 
 
-@dataclass(frozen=True)
-class RowLengths:
-    """Squared norms of rows of genotypes: a chi-square distribution, relative to its mean."""
-
-    degrees: float  # degrees of freedom
-    bound: float  # on the squared norm of a row
-
-
 def response_of_contributions(
     respond: Callable[[float], ClipResponse], degrees: float
 ) -> ClipResponse:
@@ -555,16 +536,17 @@ def response_of_contributions(
 
 
 def response_of_scaled_records(
-    respond: Callable[[float], ClipResponse], rows: RowLengths, privacy: PrivacyUnit
+    respond: Callable[[float], ClipResponse], degrees: float, bound: float, privacy: PrivacyUnit
 ) -> ClipResponse:
     """Return the response of X'Y, relative to X'X, where records with long rows are scaled.
 
-    `respond` returns the response to a clip that is multiplied by a factor. Phenotypes are assumed
-    to be independent of the lengths of rows.
+    `respond` returns the response to a clip that is multiplied by a factor. The squared norms of
+    rows of genotypes, relative to their mean, are chi-square on so many degrees of freedom, and at
+    most the bound. Phenotypes are assumed to be independent of the lengths of rows.
     Source: docs/maths/clipping-and-integers.md, "Records that are scaled".
     """
-    lengths = 2 * scipy.special.gammaincinv(rows.degrees / 2, _LENGTHS) / rows.degrees
-    kept = np.minimum(1.0, rows.bound / lengths)  # of the products of two genotypes
+    lengths = 2 * scipy.special.gammaincinv(degrees / 2, _LENGTHS) / degrees
+    kept = np.minimum(1.0, bound / lengths)  # of the products of two genotypes
     root = np.sqrt(kept)
     one = np.ones_like(kept)
     # Factors on the clip, on X'Y, X'X and the square of an unclipped phenotype.

@@ -50,11 +50,14 @@ from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw
 from primo_scale.run import work_directory
 from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
 from primo_scale.run.estimation import ancestry_of, effect_prior, panel_components, people_of
-from primo_scale.run.forecast import public_eigenvalues
 from primo_scale.run.payments import pay_for_release, payer_of
 from primo_scale.run.plan import Plan
-from primo_scale.run.principal_components import genotypes_by_components, project, write_ancestry
-from primo_scale.run.public_inputs import warn_of_other_alleles
+from primo_scale.run.public_inputs import (
+    genotypes_by_components,
+    project,
+    warn_of_other_alleles,
+    write_ancestry,
+)
 from primo_scale.run.request import Execution, RunRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
@@ -258,7 +261,7 @@ def second_directions(
         matrices, work_dir = private.matrices, request.work_dir
         n_samples, observed = people_of(matrices)
         rescale = missing_rescale(observed, n_samples)
-        response = design.clip_response(1 / rescale, public_eigenvalues(design, store.variants))
+        response = design.clip_response(1 / rescale, design.eigenvalues(store.variants))
         known = panel_components(design, work_dir, n_samples)
         if known is None:
             raise ValueError("a second round needs LD components")

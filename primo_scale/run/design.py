@@ -7,11 +7,11 @@ holds nothing that was computed from the cohort.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import numpy as np
@@ -21,30 +21,19 @@ from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.plan import COARSE_STEP, block_boundaries
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.genotypes.coding import (
-    GenotypeCoding,
-    MatchedFrequencies,
-    block_row_norms,
-    default_row_norm,
-    reference_coding,
-    uninformative_coding,
-)
-from primo_scale.genotypes.store import DOSAGES, HARD_CALLS, GenotypeStore, Packing
+from primo_scale.genotypes import coding as genotype_coding
+from primo_scale.genotypes.coding import MatchedFrequencies
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.products import LARGEST_OUTPUT
-from primo_scale.methods.catalogue import ESTIMATORS, MOST_SAMPLED_EFFECTS
+from primo_scale.methods.catalogue import ESTIMATORS, MOST_SAMPLED_EFFECTS, Estimator, Method
+from primo_scale.methods.effects import PublicScores
 from primo_scale.methods.solve import blended
-from primo_scale.outcomes.coding import OutcomeCoding, PhenotypeBounds
+from primo_scale.outcomes.coding import CovariateBounds, OutcomeCoding
 from primo_scale.outcomes.store import LEAST_HELD_OUT
-from primo_scale.panel.components import (
-    LARGEST_STANDARD_DEVIATION,
-    LdComponents,
-    component_map,
-    components,
-    variances_outside,
-    write_components,
-)
+from primo_scale.panel import components as ld_components
 from primo_scale.panel.ld import LdPanel, panel_boundaries
+from primo_scale.privacy import planning
 from primo_scale.privacy.mechanism import (
     SHARES,
     Guarantee,
@@ -54,41 +43,17 @@ from primo_scale.privacy.mechanism import (
     Recipe,
     calibrate,
 )
-from primo_scale.privacy.planning import (
-    CLIPS,
-    PRIOR_HERITABILITY,
-    ClipResponse,
-    Components,
-    Floats,
-    Levels,
-    Measurement,
-    PublicSizes,
-    RowLengths,
-    choose_phenotype_clip,
-    clip_response,
-    clipped_phenotype,
-    degrees_of_rows,
-    fill,
-    no_clipping,
-    phenotype_norm,
-    response_of_contributions,
-    response_of_scaled_records,
-    split_for,
-)
+from primo_scale.privacy.planning import ClipResponse, Floats, Measurement, PublicSizes
 from primo_scale.publication.texts import ONE_BLOCK, PANEL_RULE
-from primo_scale.run.principal_components import Loadings
-from primo_scale.run.request import Model, Privacy
+from primo_scale.run.request import FinalizeRequest, Model, Privacy
+from primo_scale.storage import files
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.files import (
-    canonical_json,
-    read_fields,
-    sha256_of_file,
-    sha256_of_json,
-    write_atomically,
-)
 from primo_scale.storage.locations import Location
-from primo_scale.verify.document import PublicFile, StatedLoadings, StatedPopulations
+from primo_scale.verify import document as stated
 from primo_scale.verify.held_out_accuracy import share_of_codes
+
+if TYPE_CHECKING:
+    from primo_scale.evaluation.scores import MatchedWeights
 
 MANY_PHENOTYPES = 100
 """Number of phenotypes from which one byte of each is multiplied."""
@@ -165,7 +130,7 @@ class PanelDesign:
 class PanelPopulations:
     """Populations of the people of the LD panel, which is public."""
 
-    source: StatedPopulations
+    source: stated.StatedPopulations
     panel: str  # digest of the panel's files
     prefixes: tuple[str, ...]  # of these files
     # Population of each person of the panel; empty if the loadings are of these people, in whom no
@@ -183,9 +148,9 @@ class Design:
     subsample: int | None  # number of people that X'X is summed over; None stands for everybody
     boundaries: tuple[int, ...]  # of the LD blocks, as indices of variants
     ld_blocks: str  # rule that gave the LD blocks, for the report
-    genotypes: GenotypeCoding
+    genotypes: genotype_coding.GenotypeCoding
     outcomes: OutcomeCoding
-    reference: PublicFile | None  # public allele frequencies
+    reference: stated.PublicFile | None  # public allele frequencies
     row_norm: int  # N_x in squared lattice units, as the other norms
     block_norms: tuple[int, ...] | None  # beta_b; None without bounds on single blocks
     phenotype_norm: int  # N_y
@@ -194,7 +159,7 @@ class Design:
     object_store: str | None = None
     held_out: int = 0  # number of people who count in no sum, and with whom weights are measured
     panel: PanelDesign | None = None  # public LD panel, and the components that it gives
-    loadings: StatedLoadings | None = None  # of principal components that are covariates
+    loadings: stated.StatedLoadings | None = None  # of principal components that are covariates
     populations: PanelPopulations | None = None  # of the LD panel's people
     dosages: bool = False  # whether genotypes are dosages, and not hard calls
     # Public guess of the number of factors, for which LD components are chosen; None without it.
@@ -235,23 +200,20 @@ class Design:
         `observed_share` is the share of people with each phenotype, shape (l,), from noisy counts,
         and `eigenvalues` are public ones of the genotypes' correlation matrix.
         """
-        means = self.outcomes.means.tolist()
-        pairs = zip(self.outcomes.phenotypes, means, strict=True)
-        levels = [_levels(p, mean) for p, mean in pairs]
 
         def respond(factor: float) -> ClipResponse:
             if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
-                return no_clipping(len(levels))
-            return clip_response(factor * self.clip, levels, observed_share)
+                return planning.no_clipping(len(self._levels))
+            return planning.clip_response(factor * self.clip, self._levels, observed_share)
 
         columns = self.components
         never_long = columns is None and self.genotypes.max_squared_norm <= self.row_norm
         if never_long or not self.clipped:
             return respond(1.0)
         spectrum = eigenvalues if columns is None else columns.variances
-        degrees = degrees_of_rows(spectrum, self.layout.n_variants)
-        rows = RowLengths(degrees, self.row_norm / self.column_variance)
-        return response_of_scaled_records(respond, rows, self.unit)
+        degrees = planning.degrees_of_rows(spectrum, self.layout.n_variants)
+        bound = self.row_norm / self.column_variance
+        return planning.response_of_scaled_records(respond, degrees, bound, self.unit)
 
     def second_response(self, observed_share: Floats, left: Floats, degrees: float) -> ClipResponse:
         """Return how clipping changes a linear model of the residuals of the first round.
@@ -259,14 +221,23 @@ class Design:
         `left` is the share of each phenotype's variance in its residuals, shape (l,), and `degrees`
         are those of the squared norms of the directions of a phenotype.
         """
-        levels: list[Levels | None] = []
-        columns = zip(self.outcomes.phenotypes, self.outcomes.means.tolist(), left, strict=True)
-        for phenotype, mean, share in columns:
-            pair, root = _levels(phenotype, mean), math.sqrt(share)
-            levels.append(None if pair is None else (pair[0] / root, pair[1] / root))
-        return response_of_contributions(
-            lambda factor: clip_response(factor * self.clip, levels, observed_share), degrees
+        levels = [
+            None if pair is None else (pair[0] / root, pair[1] / root)
+            for pair, root in zip(self._levels, np.sqrt(left).tolist(), strict=True)
+        ]
+        return planning.response_of_contributions(
+            lambda factor: planning.clip_response(factor * self.clip, levels, observed_share),
+            degrees,
         )
+
+    @property
+    def _levels(self) -> list[planning.Levels | None]:
+        """Both values of each binary phenotype in standard deviations; None for another."""
+        columns = zip(self.outcomes.phenotypes, self.outcomes.means.tolist(), strict=True)
+        return [
+            ((p.lower - mean) / p.sd, (p.upper - mean) / p.sd) if p.kind == "binary" else None
+            for p, mean in columns
+        ]
 
     @property
     def shares_of_liability(self) -> Floats:
@@ -274,11 +245,13 @@ class Design:
 
         It is 1 for a phenotype that is not binary, and shape (l,).
         """
-        prevalences = [
-            p.mean - p.lower if p.kind == "binary" and p.lower < p.mean < p.upper else None
+        shares = [
+            share_of_codes(p.mean - p.lower)
+            if p.kind == "binary" and p.lower < p.mean < p.upper
+            else 1.0
             for p in self.outcomes.phenotypes
         ]
-        return np.array([1.0 if p is None else share_of_codes(p) for p in prevalences])
+        return np.array(shares)
 
     @property
     def phenotype_step(self) -> int:
@@ -370,6 +343,13 @@ class Design:
             phenotype_scale=self.outcomes.unit,
         )
 
+    def eigenvalues(self, variants: VariantTable) -> Floats:
+        """Return eigenvalues of the genotypes' correlation matrix: the panel's, or expected."""
+        if self.panel is not None:
+            return self.panel.eigenvalues
+        total = planning.expected_r2_sum(variants.chromosome, variants.position, self.boundaries)
+        return planning.spectrum_shape(total, self.n_variants)
+
     @property
     def promise(self) -> Promise:
         """Guarantee of the statistics, and the share of mu^2 that the adjustment leaves."""
@@ -384,7 +364,7 @@ class Design:
     def mechanism(self, recipe: Recipe) -> Mechanism:
         """Return the least noise that keeps the promise."""
         promise = self.promise
-        split = split_for(
+        split = planning.split_for(
             self.sizes,
             phenotype_norm=self.phenotype_norm,
             adjacency=promise.adjacency,
@@ -407,12 +387,12 @@ class Design:
         if self.populations is not None:
             choices["populations"] = self.populations.source.sha256, self.populations.panel
         choices.pop("genetic_factors", None)  # absent in a design of an earlier version
-        return sha256_of_json(choices)
+        return files.sha256_of_json(choices)
 
 
 def write_design(path: Path, design: Design) -> None:
     """Write a design, atomically, for `finalize` or for runs that continue this one."""
-    write_atomically(path, canonical_json(_to_json(design)))
+    files.write_atomically(path, files.canonical_json(_to_json(design)))
 
 
 def find_design(path: Path) -> Design | None:
@@ -420,7 +400,7 @@ def find_design(path: Path) -> Design | None:
     if not path.is_file():
         return None
     remedy = "Finish with the version that began it, or use another --work-dir, which pays again"
-    return read_fields(path, Design, remedy=remedy, dec_hook=_to_array)
+    return files.read_fields(path, Design, remedy=remedy, dec_hook=_to_array)
 
 
 def load_design(path: Path) -> Design:
@@ -447,25 +427,18 @@ def _to_array(kind: Any, values: list[float]) -> npt.NDArray[Any]:
     return np.array(values, dtype=scalar)
 
 
-def _levels(phenotype: PhenotypeBounds, mean: float) -> Levels | None:
-    """Return the two values of a binary phenotype in standard deviations; None for another."""
-    if phenotype.kind != "binary":
-        return None
-    low, high = phenotype.lower - mean, phenotype.upper - mean
-    return low / phenotype.sd, high / phenotype.sd
-
-
 # ---- Choices -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class NoGenotypes:
-    """Size and variants of a cohort that is still to be read."""
+@dataclass(frozen=True, eq=False)
+class Loadings:
+    """Loadings of a public panel, matched to the variants of a cohort."""
 
-    n_samples: int
-    variants: VariantTable
-    packing: Packing = HARD_CALLS
-    path: Path = Path()
+    source: stated.StatedLoadings
+    bounds: tuple[CovariateBounds, ...]  # of each component, in the unit of ``plink2 --score``
+    weights: MatchedWeights  # of the standardised genotypes, in units of `step`
+    step: float
+    people: frozenset[str] = frozenset()  # of the panel, as far as the bounds are its range
 
 
 @dataclass(frozen=True)
@@ -479,19 +452,56 @@ class PublicPanels:
     populations: PanelPopulations | None = None  # of the people of `ld`
 
 
+@dataclass(frozen=True)
+class ChosenMethod:
+    """Method of the catalogue, its rule of shrinkage, and the reason for them in words."""
+
+    method: Method
+    reason: str
+    estimator: Estimator
+    scores: PublicScores | None = field(default=None, repr=False)  # to build on
+    sources: tuple[
+        stated.StatedScore, ...
+    ] = ()  # of these scores, whose slopes are still to be estimated
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """Release to be made of statistics."""
+
+    design: Design
+    request: FinalizeRequest
+    store: GenotypeStore  # of the people in the statistics
+    chosen: ChosenMethod
+    build: str  # that the release states
+    panel: LdPanel | None = None  # where its people have populations
+
+
 def make_design(
-    store: GenotypeStore | NoGenotypes,
+    n_samples: int,
+    variants: VariantTable,
     model: Model,
     privacy: Privacy,
     *,
     panels: PublicPanels,
     outcomes: OutcomeCoding,
+    dosages: bool = False,
 ) -> Design:
     """Make every public choice; of the genotypes it uses the variants and the number of people."""
-    matched, variants, clipped = panels.frequencies, store.variants, not privacy.non_private
-    coding = uninformative_coding(len(variants)) if matched is None else reference_coding(matched)
+    held_out = int((privacy.hold_out or 0) * n_samples)  # public if the number of people is
+    if privacy.hold_out is not None and held_out < LEAST_HELD_OUT:
+        raise UsageError(
+            "too few people are held out to measure anything",
+            where="--hold-out",
+            value=f"{held_out} of {n_samples} people",
+            limit=f"at least {LEAST_HELD_OUT}",
+        )
+    coding, reference = genotype_coding.uninformative_coding(len(variants)), None
+    if (matched := panels.frequencies) is not None:
+        coding = genotype_coding.reference_coding(matched)
+        reference = stated.PublicFile(matched.path.name, matched.sha256)
     design = Design(
-        n_samples=store.n_samples,
+        n_samples=n_samples,
         nominal_n=privacy.nominal_n,
         guarantee=privacy.guarantee,
         subsample=privacy.subsample,
@@ -503,15 +513,15 @@ def make_design(
         ld_blocks=_ld_blocks_rule(model, panels.ld),
         genotypes=coding,
         outcomes=outcomes,
-        reference=(None if matched is None else PublicFile(matched.path.name, matched.sha256)),
-        row_norm=_row_norm(coding, model) if clipped else coding.max_squared_norm,
+        reference=reference,
+        row_norm=coding.max_squared_norm if privacy.non_private else _row_norm(coding, model),
         block_norms=None,
         phenotype_norm=outcomes.phenotype_norm_cap,
-        genotype_store=str(store.path.resolve()),
-        held_out=_held_out(store.n_samples, privacy.hold_out),
+        genotype_store="",
+        held_out=held_out,
         loadings=None if panels.loadings is None else panels.loadings.source,
         populations=panels.populations,
-        dosages=store.packing is DOSAGES,
+        dosages=dosages,
         genetic_factors=model.genetic_factors,
         rounds=_rounds(model, privacy, len(variants), len(outcomes.phenotypes)),
     )
@@ -547,19 +557,6 @@ def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) 
     return model.rounds or default
 
 
-def _held_out(n_samples: int, share: float | None) -> int:
-    """Return the number of people to hold out, which is public if `n_samples` is."""
-    people = int((share or 0) * n_samples)
-    if share is not None and people < LEAST_HELD_OUT:
-        raise UsageError(
-            "too few people are held out to measure anything",
-            where="--hold-out",
-            value=f"{people} of {n_samples} people",
-            limit=f"at least {LEAST_HELD_OUT}",
-        )
-    return people
-
-
 def _planned(design: Design) -> Design:
     """Choose N_y with the least cost of noise and clipping, by the spectrum of a panel if any."""
     sizes, recipe = design.sizes, Recipe(subsample=design.subsample)
@@ -568,11 +565,11 @@ def _planned(design: Design) -> Design:
         return replace(design, phenotype_norm=norm).mechanism(recipe).scales.phenotype_cross
 
     if design.panel is None:
-        best = choose_phenotype_clip(sizes, cross_sigma_at)
+        best = planning.choose_phenotype_clip(sizes, cross_sigma_at)
     else:
         # Large clips have the same bound, and the smallest of them stands for all.
-        smallest_last: list[float] = CLIPS[::-1].tolist()
-        clips = {phenotype_norm(sizes, clip=clip): clip for clip in smallest_last}
+        smallest_last: list[float] = planning.CLIPS[::-1].tolist()
+        clips = {planning.phenotype_norm(sizes, clip=clip): clip for clip in smallest_last}
         spectrum, columns = design.panel.eigenvalues, component_shares(design)
         accuracies = {
             clip: Measurement(sizes, spectrum, clip, cross_sigma_at(norm), columns).explained()
@@ -580,14 +577,16 @@ def _planned(design: Design) -> Design:
         }
         best = max(accuracies, key=accuracies.__getitem__)
     largest = design.outcomes.phenotype_norm_cap / design.outcomes.unit**2
-    return replace(design, phenotype_norm=phenotype_norm(sizes, clip=best, largest_norm=largest))
+    return replace(
+        design, phenotype_norm=planning.phenotype_norm(sizes, clip=best, largest_norm=largest)
+    )
 
 
 def _with_block_norms(design: Design) -> Design:
     """Add bounds on rows in every LD block, if X'X and X'Z then need less noise."""
     if design.layout.n_blocks == 1 or design.unit is PrivacyUnit.LABEL or design.subsample:
         return design
-    norms = block_row_norms(design.genotypes, design.boundaries)
+    norms = genotype_coding.block_row_norms(design.genotypes, design.boundaries)
     by_block = replace(design, block_norms=norms)
     scales = [each.mechanism(Recipe()).scales for each in (design, by_block)]
     # Either way of clipping divides the noise between the two, so that their product decides.
@@ -605,12 +604,12 @@ def _ld_blocks_rule(model: Model, panel: LdPanel | None) -> str:
     if specification.startswith("window:"):
         return specification
     path = Path(specification)
-    return f"{path.name} (SHA-256 {sha256_of_file(path)})"
+    return f"{path.name} (SHA-256 {files.sha256_of_file(path)})"
 
 
-def _row_norm(coding: GenotypeCoding, model: Model) -> int:
+def _row_norm(coding: genotype_coding.GenotypeCoding, model: Model) -> int:
     if model.row_norm is None:
-        return default_row_norm(coding)
+        return genotype_coding.default_row_norm(coding)
     if coding.unit == 1:
         raise UsageError(
             "rows of -1, 0 and 1 cannot be scaled back without losing them",
@@ -635,7 +634,7 @@ def design_panel(
     of the first choice count as noise on X'Y in the second one.
     """
     use_components, n_factors = _uses_components(model, design), model.genetic_factors
-    request = sha256_of_json(
+    request = files.sha256_of_json(
         {
             "version": _VERSION,
             "panel": panel.sha256,
@@ -647,13 +646,19 @@ def design_panel(
     if settled is not None and settled.request == request:
         return settled
     measured = _variances(panel, design.genotypes, design.boundaries)
+    # At most 4,096 means of neighbouring eigenvalues, in descending order.
+    ordered = np.sort(np.concatenate(measured))[::-1]
+    width = math.ceil(len(ordered) / _EIGENVALUES)
+    padded = np.resize(ordered, width * math.ceil(len(ordered) / width))
+    padded[len(ordered) :] = ordered[-1]
+    means = padded.reshape(-1, width).mean(axis=1)
     found = PanelDesign(
         file=panel.name,
         sha256=panel.sha256,
         request=request,
         n_people=panel.n_people,
         boundaries=design.boundaries,
-        eigenvalues=_summary(np.concatenate(measured)),
+        eigenvalues=np.asarray(means / means.mean()),
         components=None,
     )
     if not use_components:
@@ -662,11 +667,11 @@ def design_panel(
     sigma = design.mechanism(Recipe()).scales.phenotype_cross
     noise = sigma**2 / (design.public_n * design.genotypes.variance * design.outcomes.unit**2)
     n_phenotypes = design.layout.n_phenotypes
-    slope, residual = clipped_phenotype(design.clip, n_phenotypes)
+    slope, residual = planning.clipped_phenotype(design.clip, n_phenotypes)
     shared = n_phenotypes / min(n_factors or n_phenotypes, n_phenotypes)
     # The first of two rounds looks for effects of which many are zero, and some large.
     wider = _FIRST_ROUND_SIGNAL if design.rounds == 2 else 1.0
-    signal = design.public_n * PRIOR_HERITABILITY * slope**2 * shared * wider
+    signal = design.public_n * planning.PRIOR_HERITABILITY * slope**2 * shared * wider
 
     def with_noise(noise: float) -> PanelDesign:
         columns = _component_design(measured, design, signal, residual, noise)
@@ -674,7 +679,7 @@ def design_panel(
 
     first = with_panel(design, with_noise(noise))
     mechanism = first.mechanism(Recipe())
-    errors = errors_of_gram(first, mechanism, PRIOR_HERITABILITY)
+    errors = errors_of_gram(first, mechanism, planning.PRIOR_HERITABILITY)
     return with_noise(
         noise * (1 + shared * float(errors.mean()) / mechanism.scales.phenotype_cross**2)
     )
@@ -698,23 +703,23 @@ def _uses_components(model: Model, design: Design) -> bool:
     return True
 
 
-def write_maps(path: Location, panel: LdPanel, design: Design) -> LdComponents:
+def write_maps(path: Location, panel: LdPanel, design: Design) -> ld_components.LdComponents:
     """Compute and write the maps of the components of a design, unless they are there."""
     chosen = design.components
     if design.panel is None or chosen is None:
         raise ValueError("the design has no components")
     cuts = chosen.boundaries[1:-1]
     rows = np.split(chosen.chosen.astype(np.intp), cuts)
-    vectors = components(panel, design.genotypes, design.boundaries, rows)
+    vectors = ld_components.components(panel, design.genotypes, design.boundaries, rows)
     scales = np.split(np.sqrt(chosen.squared_norms), cuts)
-    maps = map(component_map, vectors, scales)
-    return write_components(path, design.panel.request, maps)
+    maps = map(ld_components.component_map, vectors, scales)
+    return ld_components.write_components(path, design.panel.request, maps)
 
 
-def component_shares(design: Design) -> Components | None:
-    """Return the LD components of a design as the forecasts and the choice of a clip need them.
+def component_shares(design: Design) -> tuple[Floats, Floats] | None:
+    """Return shares and variances of LD components, as `Measurement` needs them, or None.
 
-    A design without components has None. The variance in the panel can exceed that by public
+    The variance in the panel can exceed that by public
     frequencies; shares then still sum to 1.
     """
     columns = design.components
@@ -722,7 +727,7 @@ def component_shares(design: Design) -> Components | None:
         return None
     shares = columns.variances / (columns.squared_norms * design.genotypes.variance)
     shares /= max(1.0, float(shares.sum()))
-    return Components(shares, columns.variances)
+    return shares, columns.variances
 
 
 def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) -> Floats:
@@ -735,7 +740,7 @@ def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) ->
     columns = design.components
     if columns is None or design.panel is None:
         return np.zeros(1)
-    slope, _ = clipped_phenotype(design.clip, design.layout.n_phenotypes)
+    slope, _ = planning.clipped_phenotype(design.clip, design.layout.n_phenotypes)
     effect_variance = heritability * (slope * design.outcomes.unit) ** 2 / design.genotypes.variance
     variances = []
     for block, sigma in enumerate(mechanism.scales.gram):
@@ -749,14 +754,18 @@ def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) ->
 
 @lru_cache(maxsize=1)
 def _variances(
-    panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
+    panel: LdPanel, coding: genotype_coding.GenotypeCoding, boundaries: tuple[int, ...]
 ) -> tuple[Floats, ...]:
     """Return `variances_outside` of every block, kept for the next design of the same panel."""
-    return tuple(variances_outside(panel, coding, boundaries))
+    return tuple(ld_components.variances_outside(panel, coding, boundaries))
 
 
 def _component_design(
-    blocks: tuple[Floats, ...], design: Design, signal: float, residual: float, noise: float
+    blocks: tuple[Floats, ...],
+    design: Design,
+    signal: float,
+    residual: float,
+    noise: float,
 ) -> ComponentDesign:
     """Divide the norm of a row among the components with the given variances in each block.
 
@@ -767,7 +776,7 @@ def _component_design(
     shares = np.maximum(variances, 0) / design.genotypes.variance
     useful = shares > 0
     energies = np.zeros(len(shares))
-    energies[useful] = fill(shares[useful], signal * shares[useful], residual, noise)
+    energies[useful] = planning.fill(shares[useful], signal * shares[useful], residual, noise)
     least = energies[energies > 0].min()
     starts = np.cumsum([0, *map(len, blocks)])
     for start, stop in pairwise(starts):  # every block keeps its largest component
@@ -777,23 +786,13 @@ def _component_design(
     # A block whose variants hardly vary in the panel has a component of no measured variance.
     variances = np.maximum(variances, _LEAST_VARIANCE * design.genotypes.variance / len(variances))
     block_of = np.searchsorted(starts, kept, side="right") - 1
-    scale = LARGEST_STANDARD_DEVIATION**2 / energies.max()
+    scale = ld_components.LARGEST_STANDARD_DEVIATION**2 / energies.max()
     return ComponentDesign(
         sizes=tuple(np.bincount(block_of, minlength=len(blocks)).tolist()),
         chosen=(kept - starts[block_of]).astype(np.int32),
         variances=energies[kept] * scale,
         squared_norms=energies[kept] * scale / variances[kept],
     )
-
-
-def _summary(variances: Floats) -> Floats:
-    """Return at most 4,096 means of neighbouring values, in descending order, of mean 1."""
-    ordered = np.sort(variances)[::-1]
-    width = math.ceil(len(ordered) / _EIGENVALUES)
-    padded = np.resize(ordered, width * math.ceil(len(ordered) / width))
-    padded[len(ordered) :] = ordered[-1]
-    means = padded.reshape(-1, width).mean(axis=1)
-    return np.asarray(means / means.mean())
 
 
 def with_panel(design: Design, panel: PanelDesign) -> Design:

@@ -9,35 +9,27 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.genotypes.tables import VariantTable
-from primo_scale.humanize import examples
 from primo_scale.machine import usable_cpus
+from primo_scale.methods import solve as phenotype_scale
 from primo_scale.methods.effects import EffectPrior
 from primo_scale.methods.linear_algebra import Float64, missing_rescale
 from primo_scale.methods.second_round import SecondStatistics, solve_two_rounds
 from primo_scale.methods.solve import (
-    PRIVATE_DIGITS,
     LatticeWeights,
     PanelComponents,
     Solution,
     SolveInputs,
     adjusted,
-    effects_per_allele,
-    marginal_effects,
     solve_statistics,
-    to_dosage_scale,
 )
 from primo_scale.outcomes.coding import has_components
 from primo_scale.panel.components import OwnDirections, open_components
-from primo_scale.privacy.mechanism import PublicBounds, Recipe, SecondRound, no_noise
+from primo_scale.privacy.mechanism import Recipe, SecondRound, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, ClipResponse
 from primo_scale.privacy.private_statistics import PrivateStatistics
-from primo_scale.publication.texts import NO_COMPLETE_CASES
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
-from primo_scale.run.design import Design
-from primo_scale.run.forecast import ChosenMethod, PlannedRelease, public_eigenvalues
-from primo_scale.run.principal_components import read_ancestry
-from primo_scale.run.public_inputs import shares_between
+from primo_scale.run.design import ChosenMethod, Design, PlannedRelease
+from primo_scale.run.public_inputs import read_ancestry, shares_between
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import ANCESTRY, COMPONENTS, store_root
 from primo_scale.storage.block_matrices import BlockMatrices
@@ -56,13 +48,8 @@ class Solved:
     hold_out: HeldOut | None = None  # accuracy in people held out, if any were
 
 
-@dataclass(frozen=True, eq=False)
-class NoisySecondRound:
-    """Directions of a second round, and their noisy sums."""
-
-    directions: OwnDirections
-    noise: SecondRound
-    values: Float64
+NoisySecondRound = tuple[OwnDirections, SecondRound, Float64]
+"""Directions of a second round, the noise on their sums, and the noisy sums."""
 
 
 def solve(
@@ -81,14 +68,15 @@ def _solved(
     matrices, mechanism = private.matrices, private.mechanism
     n_samples, observed = people_of(matrices)
     rescale = missing_rescale(observed, n_samples)
-    eigenvalues = public_eigenvalues(design, planned.store.variants)
-    if mechanism is None:
-        _warn_of_missing(design, observed, n_samples)
+    eigenvalues = design.eigenvalues(planned.store.variants)
     response = design.clip_response(1 / rescale, eigenvalues)
     unit = design.genotypes.unit
     components = panel_components(design, request.work_dir, n_samples)
+    bounds = design.bounds
+    if design.nominal_n is not None:  # noisy: projections have n times a norm, a tenth more of it
+        bounds = replace(bounds, n_samples=math.ceil(1.1 * n_samples))
     inputs = SolveInputs(
-        bounds=_bounds(design, n_samples),
+        bounds=bounds,
         scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
         recipe=Recipe() if mechanism is None else mechanism.recipe,
         delta=1.0 if mechanism is None else mechanism.promise.delta,
@@ -98,17 +86,17 @@ def _solved(
         n_samples=n_samples,
         penalty=(request.ridge or 0.0) * unit**2,
         components=components,
-        scores=None if chosen.priors is None else chosen.priors.scores,
+        scores=chosen.scores,
         ancestry=ancestry_of(design, components, n_samples, request.work_dir),
     )
     if second is not None and components is not None:
-        directions = second.directions
+        directions, noise, values = second
         left = np.array(directions.residuals)
         own = design.second_response(1 / rescale, left, directions.degrees)
         statistics = SecondStatistics(
             directions=directions,
-            values=second.values,
-            sigma=second.noise.sigma,
+            values=values,
+            sigma=noise.sigma,
             factors=response.slope * response.gram_share / own.slope,
             slopes=response.slope,
             ancestry=ancestry_of(design, None, n_samples, request.work_dir),
@@ -129,13 +117,24 @@ def _solved(
         )  # fmt: skip
     summary, variants = None, planned.store.variants
     if request.sumstats:
+        from primo_scale.publication.weights import count_left_out  # loads SciPy
+
         # Effects of any size are stated, because their errors are stated with them.
         inputs = replace(inputs, rescale=missing_rescale(observed, n_samples, least=1 / n_samples))
         variances = design.genotypes.variances * response.gram_share
-        marginal = marginal_effects(matrices, inputs, variances)
-        summary = _summary(design, marginal, response, variants)
-    digits = None if mechanism is None else PRIVATE_DIGITS
-    per_unit = to_dosage_scale(
+        marginal = phenotype_scale.marginal_effects(matrices, inputs, variances)
+        if left_out := count_left_out(variants):
+            LOGGER.warning(
+                "--sumstats: %d of %d variants are left out, because they have no position on an "
+                "autosome or alleles other than A, C, G and T", left_out, len(variants),
+            )  # fmt: skip
+        effect, error = phenotype_scale.effects_per_allele(
+            marginal, design.genotypes, design.outcomes, response
+        )
+        frequency = design.genotypes.frequency
+        summary = SummaryStatistics(effect, error, frequency)
+    digits = None if mechanism is None else phenotype_scale.PRIVATE_DIGITS
+    per_unit = phenotype_scale.to_dosage_scale(
         solution.weights, design.genotypes, design.outcomes, response, digits=digits
     )
     weights = ScoringWeights(
@@ -156,21 +155,6 @@ def people_of(matrices: BlockMatrices) -> tuple[float, Float64]:
     """Return the number of people, and that with each phenotype, shape (l,); noisy if private."""
     people, *counts = matrices.observed().astype(float)
     return max(float(people), 1.0), np.array(counts)
-
-
-def _warn_of_missing(design: Design, observed: Float64, n_samples: float) -> None:
-    """Warn of phenotypes with missing values, whose weights are those of no complete-case ridge."""
-    columns = zip(design.outcomes.phenotypes, observed, strict=True)
-    names = [
-        f"{phenotype.name} {100 * (1 - people / n_samples):.1f}%"
-        for phenotype, people in columns
-        if people < n_samples
-    ]
-    if names:
-        LOGGER.warning(
-            "%d of %d phenotypes have missing values: %s. %s",
-            len(names), design.layout.n_phenotypes, examples(names), NO_COMPLETE_CASES,
-        )  # fmt: skip
 
 
 def _beside_covariates(design: Design, solution: Solution, work_dir: Path) -> LatticeWeights:
@@ -241,13 +225,6 @@ def ancestry_of(
     return np.concatenate([components.map_of(b) @ part for b, part in enumerate(blocks)])
 
 
-def _bounds(design: Design, n_samples: float) -> PublicBounds:
-    """Return bounds for projections, whose bound is n times a norm: a tenth more if n is noisy."""
-    if design.nominal_n is None:
-        return design.bounds
-    return replace(design.bounds, n_samples=math.ceil(1.1 * n_samples))
-
-
 def effect_prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPrior:
     """Return the prior: even effects of the assumed heritability, attenuated by clipping."""
     squared = design.outcomes.unit**2
@@ -256,28 +233,3 @@ def effect_prior(design: Design, rescale: Float64, response: ClipResponse) -> Ef
         effect_variance=effect * response.slope**2,
         residual_variance=response.variance * squared * rescale,
     )
-
-
-def _summary(
-    design: Design,
-    marginal: tuple[Float64, Float64],
-    response: ClipResponse,
-    variants: VariantTable,
-) -> SummaryStatistics:
-    """Return the effects of single variants, after warnings of what has none."""
-    from primo_scale.publication.weights import count_left_out  # loads SciPy
-
-    left_out = count_left_out(variants)
-    if left_out:
-        LOGGER.warning(
-            "--sumstats: %d of %d variants are left out, because they have no position on an "
-            "autosome or alleles other than A, C, G and T", left_out, len(variants),
-        )  # fmt: skip
-    effect, error = effects_per_allele(marginal, design.genotypes, design.outcomes, response)
-    columns = zip(design.outcomes.phenotypes, error.T, strict=True)
-    names = [phenotype.name for phenotype, errors in columns if not errors.any()]
-    if names:  # only without noise
-        LOGGER.warning(
-            "--sumstats: no file of %s: nobody has a value, or all have the same", examples(names)
-        )
-    return SummaryStatistics(effect, error, design.genotypes.frequency)

@@ -27,7 +27,7 @@ from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.tables import match_people, open_outcome_table, read_groups
 from primo_scale.publication.texts import cautions_in_words
 from primo_scale.run.fields import takes
-from primo_scale.run.principal_components import components_of
+from primo_scale.run.public_inputs import components_of
 from primo_scale.run.request import EvaluationRequest
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing

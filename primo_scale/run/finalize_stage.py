@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -29,18 +30,17 @@ from primo_scale.privacy.payment import (
     record_statistics,
     serves,
 )
-from primo_scale.privacy.planning import Floats
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication.texts import CHOICE_BY_SCORE
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run import work_directory
 from primo_scale.run.accumulate_stage import open_second_round
-from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
-from primo_scale.run.design import Design, PaidAdjustment
-from primo_scale.run.estimation import NoisySecondRound, explained_by_covariates, solve
-from primo_scale.run.forecast import PlannedRelease, forecast_release, heritability_of, mechanism_of
+from primo_scale.run.design import Design, PaidAdjustment, PlannedRelease
+from primo_scale.run.estimation import explained_by_covariates, solve
 from primo_scale.run.payments import payer_of
+from primo_scale.run.plan import forecast_release, mechanism_of
 from primo_scale.run.public_inputs import groups_of
-from primo_scale.run.publishing import charge_of, publish
+from primo_scale.run.publishing import Payment, calibrated, charge_of, publish, state_hold_out
 from primo_scale.run.run_log import LOGGER, progress_bar, stage
 from primo_scale.storage.files import NEVER_OVERWRITTEN, disk_errors_explained, of_other_request
 from primo_scale.storage.locations import Location
@@ -63,7 +63,7 @@ def finalize_stage(planned: PlannedRelease) -> None:
         components = open_components(root / work_directory.COMPONENTS)
         _check_belongs(raw, "components", components.digest, components.path)
     chosen = planned.chosen
-    if not planned.private:
+    if request.non_private:
         publish(planned, solve(planned, private_statistics.privatise(raw, None)))
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
@@ -76,7 +76,10 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     design, chosen = planned.design, planned.chosen
     if not design.held_out:
         return mechanism
-    scores = "no public scores" if chosen.priors is None else chosen.priors.sha256
+    scores = "no public scores"
+    if chosen.scores is not None:
+        effects = np.ascontiguousarray(chosen.scores.effects, "<f8").tobytes()
+        scores = hashlib.sha256(effects + chosen.scores.used.tobytes()).hexdigest()
     # Other weights are another measurement, and another charge.
     fit = f"{chosen.method.name}, {chosen.estimator.name}, {planned.request.ridge}, {scores}"
     # The people held out are not among those by whom phenotypes are adjusted.
@@ -116,14 +119,14 @@ def _release_privately(
                 work_dir = request.work_dir
                 directions, own, sums = open_second_round(design, mechanism, work_dir, raw)
                 values = draw_second_round(sums, own, mechanism, payer, charge)
-                second = NoisySecondRound(directions, own, values)
+                second = directions, own, values
                 mechanism = replace(mechanism, second_round=own)
             if mechanism.hold_out is None:
                 record_statistics(payer, private, charge)
         balance = payer.balance()
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
-        heritability = heritability_of(store)
+        heritability = PRIOR_HERITABILITY * store.heritability_share
         expected = forecast_release(design, store.variants, mechanism, heritability).stated_size
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
         payment = Payment(mechanism, charge, adjustment, balance, expected, heritability, by_score)

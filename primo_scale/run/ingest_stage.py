@@ -11,18 +11,12 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
+from primo_scale.genotypes import ingest as ingest_plan
 from primo_scale.genotypes.coding import read_reference_frequencies
 from primo_scale.genotypes.filters import FilterCount, Importance, Selection
-from primo_scale.genotypes.ingest import (
-    IngestPlan,
-    carry_out,
-    check_same_request,
-    copy_genotypes,
-    ingest,
-    plan_ingest,
-    recorded_request,
-)
+from primo_scale.genotypes.ingest import carry_out, copy_genotypes, ingest
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.genotypes.store import (
     HARD_CALLS,
@@ -46,7 +40,7 @@ _DIGITS = 9  # of a share, so that the share of all variants is 1
 class PlannedGenotypes(GenotypeStore):
     """Tables of the store that an ingest would write. It holds no genotypes yet."""
 
-    plan: IngestPlan
+    plan: ingest_plan.IngestPlan
 
     @cached_property
     def samples(self) -> SampleTable:
@@ -94,12 +88,14 @@ def planned_genotypes(
     if isinstance(files, PlinkArray):
         plan = files.plan(destination)
     else:
-        plan = plan_ingest(files.sources, destination, selection=_selection_of(files, ld_panel))
+        plan = ingest_plan.plan_ingest(
+            files.sources, destination, selection=_selection_of(files, ld_panel)
+        )
     finished = open_genotype_store(destination) if destination.exists() else None
-    request, _ = recorded_request(plan)
+    request, _ = ingest_plan.recorded_request(plan)
     if request is not None and not isinstance(files, PlinkArray):
         where = plan.partial if finished is None else destination
-        check_same_request(plan, request, where)
+        ingest_plan.check_same_request(plan, request, where)
     if finished is not None:
         return finished
     return PlannedGenotypes(
@@ -168,38 +164,6 @@ def copy_stage(store: GenotypeStore, destination: Location) -> GenotypeStore:
 # ---- Importance of variants ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Scores:
-    """Public scores of m variants."""
-
-    variants: Index  # increasing positions of the m variants
-    weights: Float64  # per copy of allele 1, shape (m, l)
-    variance: Float64  # of each variant's part of a score, by public frequencies, shape (m, l)
-    panel: LdPanel | None  # matched to the m variants
-
-    def share_of(self, chosen: Index) -> float:
-        """Return the squared correlation of the scores' parts on some variants with the scores.
-
-        It is the mean over scores, in the people of the panel. A variant that the panel does not
-        have, and every one without a panel, counts as independent of all others.
-        """
-        part = np.isin(self.variants, chosen)
-        independent = np.full(len(part), self.panel is None)
-        products = np.zeros((3, self.weights.shape[1]))  # of the part, of both, of the whole
-        if self.panel is not None:
-            independent = self.panel.rows < 0
-            in_part, whole = np.hsplit(
-                self.panel.scores(np.hstack([self.weights * part[:, None], self.weights])), 2
-            )
-            pairs = (in_part**2, in_part * whole, whole**2)
-            products += [pair.mean(axis=0) for pair in pairs]
-        shared = self.variance[independent & part].sum(axis=0)
-        products += [shared, shared, self.variance[independent].sum(axis=0)]
-        of_part, of_both, of_whole = products[:, products[2] > 0]
-        squared = np.divide(of_both**2, of_part * of_whole, out=of_both * 0, where=of_part > 0)
-        return round(float(squared.mean()), _DIGITS) if len(squared) else 0.0
-
-
 def importance_by(
     path: Path, ref_freq: Path, ld_panel: tuple[Path, ...] | None
 ) -> Callable[[VariantTable], Importance]:
@@ -225,7 +189,34 @@ def importance_by(
         values = np.zeros(len(variants))
         values[matched.variants] = share.max(axis=1)
         panel = None if ld_panel is None else open_ld_panel(ld_panel, its)
-        scores = _Scores(matched.variants, matched.per_allele1, variance, panel)
-        return values, scores.share_of
+
+        def share_of(chosen: Index) -> float:
+            part = np.isin(matched.variants, chosen)
+            return _share_of_part(part, matched.per_allele1, variance, panel)
+
+        return values, share_of
 
     return importance
+
+
+def _share_of_part(
+    part: npt.NDArray[np.bool_], weights: Float64, variance: Float64, panel: LdPanel | None
+) -> float:
+    """Return the squared correlation of the scores' parts on some variants with the scores.
+
+    `variance` is that of each variant's part of a score, by public frequencies, shape (m, l). It is
+    the mean over scores, in the people of the panel. A variant that the panel does not have, and
+    every one without a panel, counts as independent of all others.
+    """
+    independent = np.full(len(part), panel is None)
+    products = np.zeros((3, weights.shape[1]))  # of the part, of both, of the whole
+    if panel is not None:
+        independent = panel.rows < 0
+        scores = panel.scores(np.hstack([weights * part[:, None], weights]))
+        in_part, whole = np.hsplit(scores, 2)
+        products += [pair.mean(axis=0) for pair in (in_part**2, in_part * whole, whole**2)]
+    shared = variance[independent & part].sum(axis=0)
+    products += [shared, shared, variance[independent].sum(axis=0)]
+    of_part, of_both, of_whole = products[:, products[2] > 0]
+    squared = np.divide(of_both**2, of_part * of_whole, out=of_both * 0, where=of_part > 0)
+    return round(float(squared.mean()), _DIGITS) if len(squared) else 0.0

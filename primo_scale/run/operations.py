@@ -68,7 +68,7 @@ def ingest(request: IngestRequest) -> GenotypeStore:
         The disk has too little space.
     """
     if not request.out.exists():
-        refuse_unwritable(request.out, appended=len(".partial"))
+        refuse_unwritable(request.out)
     variants = request.chunk_variants or request.sources.packing.chunk_shape[0]
     shape = variants, request.chunk_samples
     with files_private():
@@ -191,7 +191,7 @@ def plan(request: AccumulateRequest) -> Plan:
         make_private_directory(request.work_dir)  # refuses one that is open to others
     else:
         refuse_dangling_link(request.work_dir)
-        refuse_unwritable(request.work_dir)
+        refuse_unwritable(request.work_dir, longest=255)  # nothing is written beside it
     with encrypted_with(request.encryption_key), warnings_collected() as warnings:
         if isinstance(request, ReleaseRequest):
             _check_places(request)

@@ -2,76 +2,359 @@
 
 `prepare` reads public inputs, headers, the ledger and, once, the text of the tables of people,
 variants, phenotypes and covariates. It writes nothing, so that a dry run prints the plan that a run
-carries out. Stages take their decisions from the plan and make none again.
+carries out. Stages take their decisions from the plan and make none again. The method of a release
+and the accuracy to expect of it follow from public facts alone: a run forecasts the release of its
+cohort, and `forecast` those of sizes before a cohort is read.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
 
+import numpy as np
+from threadpoolctl import threadpool_limits
+
 from primo_scale.accumulation.clipping_rules import multiplier_columns
 from primo_scale.accumulation.needs import Needs, check_needs, needs
-from primo_scale.accumulation.plan import Plan as SumPlan
 from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.errors import InputError, ResourceError, UsageError
-from primo_scale.genotypes.coding import LARGEST_CODE
+from primo_scale.gaussian.calibration import check_draws
+from primo_scale.genotypes.coding import (
+    LARGEST_CODE,
+    read_reference_frequencies,
+    refuse_few_matches,
+)
+from primo_scale.genotypes.filters import Selection, select_variants
 from primo_scale.genotypes.ingest import store_bytes
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.source import SourceFiles, open_source
+from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable
 from primo_scale.humanize import bytes_in_words
+from primo_scale.interruption import check
 from primo_scale.kernels.product_kernels import warmed_up
-from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.machine import available_memory, n_threads, resident_memory, usable_cpus
-from primo_scale.methods.forecast import effects_bytes, solve_bytes
-from primo_scale.outcomes.coding import (
-    COMPONENTS_REMEDY,
-    NO_COMPONENTS,
-    OutcomeCoding,
-    has_components,
+from primo_scale.methods import catalogue
+from primo_scale.methods.forecast import (
+    BlockNoise,
+    effects_bytes,
+    share_with_noisy_gram,
+    solve_bytes,
 )
+from primo_scale.methods.linear_algebra import Float64
+from primo_scale.outcomes import coding as outcome_coding
 from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeRows, read_outcomes
-from primo_scale.panel.ld import LdPanel
-from primo_scale.privacy.mechanism import release_cost
+from primo_scale.panel.ld import LdPanel, open_ld_panel
+from primo_scale.privacy import planning
+from primo_scale.privacy.mechanism import SHARES, Mechanism, Recipe, release_cost
 from primo_scale.privacy.payment import NoiseStore, Payer
-from primo_scale.privacy.planning import LEAST_USEFUL_R2, PRIOR_HERITABILITY, SPARSE_SHARE, Forecast
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, Forecast, Measurement
 from primo_scale.publication.texts import FEW_VARIANTS, few_variants_in_words
 from primo_scale.publication.weights import check_names
-from primo_scale.run import work_directory
-from primo_scale.run.design import Design, PublicPanels, find_design, load_design, make_design
-from primo_scale.run.forecast import (
+from primo_scale.run import public_inputs, work_directory
+from primo_scale.run.design import (
+    LARGEST_BLOCK,
     ChosenMethod,
+    Design,
     PlannedRelease,
-    choose,
-    forecast_release,
-    heritability_of,
-    mechanism_of,
+    PublicPanels,
+    component_shares,
+    errors_of_gram,
+    find_design,
+    load_design,
+    make_design,
 )
+from primo_scale.run.fields import takes
 from primo_scale.run.ingest_stage import PlannedGenotypes, planned_genotypes
 from primo_scale.run.payments import announce_opening, paying_cohort_of, refuse_shared_iids
-from primo_scale.run.public_inputs import open_panel, outcome_coding, read_panels, read_prior_scores
 from primo_scale.run.publishing import refuse_other_release, refuse_unwritable
 from primo_scale.run.request import (
     AccumulateRequest,
-    Execution,
     FinalizeRequest,
     Fit,
+    ForecastRequest,
+    Model,
+    Privacy,
     ReleaseRequest,
 )
-from primo_scale.run.run_log import LOGGER
+from primo_scale.run.run_log import LOGGER, progress_bar
 from primo_scale.storage.block_matrices import TILE, BlockLayout, stored_bytes
 from primo_scale.storage.files import is_of_this_request
 from primo_scale.storage.groups import is_complete
-from primo_scale.storage.locations import Location, ObjectUrl, parse_location
+from primo_scale.storage.locations import Location, parse_location
 from primo_scale.verify.formats import pgs_file_stems
+
+_COMPONENTS_METHOD = "reuse-cov-gauss"
+_COMPONENTS_ESTIMATOR = "point-normal"
+_BLOCK_GROUPS = 4
+_SDS = 5.0  # bounds of the assumed phenotypes, in standard deviations from the mean
+
+# ---- Method of a release -------------------------------------------------------------------------
+
+
+def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
+    """Return the method and its rule of shrinkage; without privacy, statistics have no noise."""
+    if not private:
+        return _choose_without_noise(design, fit)
+    promise = design.promise
+    if fit.method != "auto":
+        method, reason = catalogue.method_named(fit.method, promise.unit), catalogue.AS_GIVEN
+    elif design.subsample is not None:
+        method = catalogue.method_named("sub-samp-reuse-cov", promise.unit)
+        reason = catalogue.BY_SUBSAMPLE
+    elif design.components is not None:
+        method, reason = catalogue.METHODS[_COMPONENTS_METHOD], catalogue.BY_COMPONENTS
+    else:
+        method, reason = catalogue.choose_method(promise, design.sizes)
+    if fit.gamma is not None:
+        if method.name != catalogue.GAMMA_METHOD:
+            raise UsageError(
+                f"{method.name} has no share of the budget to set",
+                where="--gamma",
+                value=fit.gamma,
+                remedy=f"Leave it out, or give --method {catalogue.GAMMA_METHOD}",
+            )
+        method = replace(method, eigenvalue_share=fit.gamma)
+    estimator = catalogue.estimator_for(method, fit.estimator)
+    sampling = catalogue.ESTIMATORS[_COMPONENTS_ESTIMATOR]
+    if design.components is None and estimator.fits_factors:
+        raise UsageError(
+            "estimates effects from LD components, which this release does not have",
+            where="--shrinkage",
+            value=estimator,
+            remedy="Leave it out, or give --ld-panel where the statistics are made",
+        )
+    if design.components is not None:
+        if fit.estimator is None and method.name == _COMPONENTS_METHOD:
+            estimator = sampling
+        other = design.rounds == 2 and estimator is not sampling
+        if method.name != _COMPONENTS_METHOD or estimator.is_ridge or other:
+            raise UsageError(
+                f"LD components are solved by {_COMPONENTS_METHOD} with the choices of "
+                f"--shrinkage, and two rounds with {sampling} weights",
+                where="--method, --shrinkage, --ridge",
+                value=f"{method.name}, {estimator}",
+                remedy="Leave it out, or give --no-ld-components or --rounds 1 where the "
+                "statistics are made",
+            )
+    if fit.prior_weights and not method.takes_public_scores(estimator):
+        raise UsageError(
+            f"{method.name} with {estimator} weights does not build on public scores",
+            where="--prior-weights",
+            remedy="Leave them out, or give --method reuse-cov-gauss without --ridge",
+        )
+    return ChosenMethod(method, reason, estimator)
+
+
+def _choose_without_noise(design: Design, fit: Fit) -> ChosenMethod:
+    """Return the most accurate estimator without noise that the sizes of a design allow."""
+    given = {
+        "--method": fit.method != "auto",
+        "--shrinkage": fit.shrinkage is not None,
+        "--gamma": fit.gamma is not None,
+        "--ridge": fit.ridge is not None and design.components is not None,
+    }
+    for option in given:
+        if given[option]:
+            raise UsageError("has no effect on these statistics without noise", where=option)
+    sampling = catalogue.ESTIMATORS[_COMPONENTS_ESTIMATOR]
+    samples = design.components is not None or (
+        max(design.block_sizes) <= LARGEST_BLOCK
+        and sampling.samples_effects_of(design.n_variants, design.layout.n_phenotypes)
+    )
+    rule = fit.estimator or (sampling if samples else catalogue.ESTIMATORS["effect-variances"])
+    return ChosenMethod(catalogue.METHODS["reuse-cov-gauss"], "no noise was added", rule)
+
+
+def mechanism_of(design: Design, chosen: ChosenMethod) -> Mechanism:
+    """Return the least noise on the statistics that the method needs.
+
+    More noisy values than the noise is proved for raise a UsageError.
+    """
+    layout = design.layout
+    recipe = chosen.method.recipe(layout.n_phenotypes, design.subsample)
+    gram = recipe.gram_copies * sum(size * (size + 1) // 2 for size in layout.sizes)
+    # A phenotype has fewer than 64 other numbers: counts, and those of people held out.
+    adjusted = (2 + len(design.outcomes.covariates)) ** 2 * design.clipped
+    other = layout.n_variants + layout.n_outcomes + 64 + adjusted
+    check_draws(gram + other * layout.n_outcomes)
+    return design.mechanism(recipe)
+
+
+# ---- Accuracy of a release -----------------------------------------------------------------------
+
+
+def forecast_release(
+    design: Design, variants: VariantTable, mechanism: Mechanism, heritability: float
+) -> Forecast:
+    """Return the accuracy expected of a private release with the noise of `mechanism`.
+
+    Two rounds measure an even trait as well as one with the budget of both.
+    """
+    eigenvalues = design.eigenvalues(variants)
+    squared = mechanism.scales.phenotype_cross**2
+    if design.rounds == 2:
+        squared *= SHARES.first_round
+    sigma = np.sqrt(squared + errors_of_gram(design, mechanism, heritability))
+    measured = Measurement(design.sizes, eigenvalues, design.clip, sigma, component_shares(design))
+    kept = 1.0
+    if design.components is None:
+        with threadpool_limits(1, user_api="blas"):  # as in `methods.map_blocks`
+            kept = _share_with_noisy_gram(design, mechanism, heritability, eigenvalues)
+    return planning.forecast_of(
+        measured, design.n_variants, heritability=heritability, kept=kept, rounds=design.rounds
+    )
+
+
+def _share_with_noisy_gram(
+    design: Design, mechanism: Mechanism, heritability: float, eigenvalues: Float64
+) -> float:
+    """Return the mean share of `share_with_noisy_gram` over groups of LD blocks of similar size."""
+    gram, sizes = mechanism.scales.gram, design.sizes
+    people, unit = design.public_n, sizes.phenotype_scale**2
+    slope, left = planning.clipped_phenotype(design.clip, sizes.n_phenotypes)
+    attenuated = slope**2 * unit
+    widths = np.array(design.layout.sizes)
+    groups = np.array_split(np.argsort(widths), min(_BLOCK_GROUPS, len(widths)))
+    middles = [int(group[len(group) // 2]) for group in groups]
+    shares = [
+        share_with_noisy_gram(
+            BlockNoise(
+                size=int(widths[block]),
+                gram_sigma=gram[block] * people / (design.subsample or people),
+                cross_sigma=mechanism.scales.phenotype_cross,
+                eigenvalue=people * sizes.variant_variance,
+                effect_variance=heritability * attenuated / design.genotypes.variance,
+                residual_variance=left * unit,
+            ),
+            eigenvalues,
+        )
+        for block in middles
+    ]
+    return float(np.average(shares, weights=[widths[group].sum() for group in groups]))
+
+
+# ---- Releases before a cohort is read ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ForecastRow:
+    """Expected accuracy of one release for a trait of the prior heritability.
+
+    Attributes
+    ----------
+    people, phenotypes, variants : int
+        Sizes of the release.
+    epsilon, delta : float
+        Privacy parameters of the release.
+    columns : int
+        Number of LD components, or of variants without them.
+    clip : float
+        Bound on the norm of a row of standardised phenotypes, divided by the square root of their
+        number.
+    r2 : float
+        Share of the trait's variance that scores explain in other people.
+    r2_without_noise : float
+        The same share for a release of the same people without bounds and noise.
+    effective_people : float
+        Number of people whose release without noise explains as much.
+    sparse_r2 : float
+        Share for a trait of which 1% of the variants have effects.
+    """
+
+    people: int
+    phenotypes: int
+    variants: int
+    epsilon: float
+    delta: float
+    columns: int
+    clip: float
+    r2: float
+    r2_without_noise: float
+    effective_people: float
+    sparse_r2: float
+
+
+@takes(ForecastRequest)
+def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
+    """Forecast every release of a request, with full privacy and replace-one adjacency.
+
+    Returns
+    -------
+    tuple of ForecastRow
+        Row of each release: of each number of people, each number of phenotypes and each epsilon.
+
+    Raises
+    ------
+    InputError
+        The panel or the frequencies are malformed, or do not belong together.
+    UsageError
+        A privacy parameter is out of range.
+    """
+    table = open_source(SourceFiles(request.ld_panel)).variants
+    chosen, _ = select_variants(table, Selection(extract=request.extract))
+    variants = table.select(chosen)
+    frequencies = read_reference_frequencies(request.ref_freq, variants)
+    refuse_few_matches(frequencies)
+    panel = open_ld_panel(request.ld_panel, variants)
+    public_inputs.warn_of_other_population(panel, frequencies)
+    model = Model(
+        ref_freq=request.ref_freq, ld_panel=request.ld_panel, ld_components=request.ld_components
+    )
+    rows: list[ForecastRow] = []
+    sizes = list(itertools.product(request.people, request.phenotypes, request.epsilon))
+    with progress_bar("forecast", "releases") as move:
+        for people, phenotypes, epsilon in sizes:
+            check()
+            move(len(rows), len(sizes))
+            delta = request.delta_of(people)
+            design = make_design(
+                people,
+                variants,
+                model,
+                Privacy(epsilon=epsilon, delta=delta),
+                panels=PublicPanels(frequencies, panel),
+                outcomes=outcome_coding.code_outcomes(
+                    [
+                        outcome_coding.PhenotypeBounds(
+                            f"T{number}", -_SDS, _SDS, 0.0, 1.0, "quantitative"
+                        )
+                        for number in range(phenotypes)
+                    ],
+                    (),
+                    largest_unit=outcome_coding.ADJUSTED_UNIT,
+                ),
+            )
+            mechanism = design.mechanism(Recipe())
+            expected = forecast_release(design, variants, mechanism, PRIOR_HERITABILITY)
+            rows.append(
+                ForecastRow(
+                    people=people,
+                    phenotypes=phenotypes,
+                    variants=len(variants),
+                    epsilon=epsilon,
+                    delta=delta,
+                    columns=design.layout.n_variants,
+                    clip=design.clip,
+                    r2=expected.r_squared,
+                    r2_without_noise=expected.without_noise,
+                    effective_people=expected.effective_sample_size,
+                    sparse_r2=expected.sparse,
+                )
+            )
+        move(len(rows), len(sizes))
+    return tuple(rows)
+
+
+# ---- Plan of a run -------------------------------------------------------------------------------
 
 _LARGEST_EPSILON = 10.0  # that is not warned of
 # Resident size of a process that has loaded what it releases with (measured, Linux, Python 3.11:
@@ -116,38 +399,55 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
 
     The run itself holds the lock of its work directory.
     """
-    store, work_dir = _genotypes(request), request.work_dir
+    work_dir, destination = request.work_dir, request.work_dir / work_directory.GENOTYPES
+    if not isinstance(request, ReleaseRequest) or isinstance(request.genotypes, Location):
+        store = open_genotype_store(request.genotypes)
+    else:
+        store = planned_genotypes(request.files, destination, ld_panel=request.ld_panel)
     known = find_design(work_dir / work_directory.DESIGN)
-    coding, loadings = outcome_coding(request, request, store)
-    _check_publishable(store.variants, coding)
-    panels = read_panels(
+    coding, loadings = public_inputs.outcome_coding(request, request, store)
+    phenotypes = [p.name for p in coding.phenotypes]
+    check_names(store.variants, phenotypes, [c.name for c in coding.covariates])
+    pgs_file_stems(phenotypes)  # refuses names that make equal ones
+    panels = public_inputs.read_panels(
         request, store, coding, loadings,
         private=not request.non_private, settled=None if known is None else known.panel,
     )  # fmt: skip
     bucket = request.object_store
     design = replace(
-        make_design(store, request, request, panels=panels, outcomes=coding),
+        make_design(
+            store.n_samples,
+            store.variants,
+            request,
+            request,
+            panels=panels,
+            outcomes=coding,
+            dosages=store.packing is DOSAGES,
+        ),
+        genotype_store=str(store.path.resolve()),
         object_store=None if bucket is None else str(bucket),
     )
     release, sumstats = None, False
     if isinstance(request, ReleaseRequest):
         sumstats, populations = request.sumstats, design.populations
         panel = panels.ld if populations is not None and populations.members else None
-        release = _planned_release(design, request, store, panel, private=design.clipped)
+        release = _planned_release(design, request, store, panel)
     chosen = choose(design, Fit(), private=design.clipped) if release is None else release.chosen
-    accuracy = _expected_accuracy(
-        design, store, chosen, private=design.clipped, accept_noise=request.accept_noise
-    )
+    accuracy = _expected_accuracy(design, store, chosen, request)
     _ask_ledger(request, store, design)
-    solving = release_needs(design, chosen, sumstats=sumstats)
-    summed, aligned = _finished_stages(work_dir, bucket)
+    memory = release_memory(design, chosen, sumstats=sumstats)
+    summed = aligned = False
+    if bucket is None or work_directory.last_claimed(work_dir) == str(bucket):
+        root = work_directory.store_root(work_dir, bucket)
+        aligned = is_complete(root / work_directory.OUTCOMES, OUTCOMES_KIND)
+        summed = finished_plan_digest(root / work_directory.STATISTICS) is not None
     sums, rows = None, None
     if summed:
         _refuse_other_design(known, design, work_dir)
     else:
-        sums = _sum_needs(store, design, request, work_dir, solving)
+        sums = _sum_needs(request, store, design, chosen, memory)
     if release is not None:
-        refuse_small_memory(solving)
+        refuse_small_memory(design, memory)
     if not (summed or aligned):
         rows = read_outcomes(
             store.samples,
@@ -166,30 +466,14 @@ def prepare_release(request: FinalizeRequest) -> PlannedRelease:
     design = load_design(request.work_dir / work_directory.DESIGN)
     store = open_genotype_store(parse_location(design.genotype_store))
     _refuse_other_guarantee(design, request)
-    panel, private = open_panel(design, store.variants), not request.non_private
-    release = _planned_release(design, request, store, panel, private=private)
-    _expected_accuracy(
-        design, store, release.chosen, private=private, accept_noise=request.accept_noise
-    )
-    if private and design.guarantee is not None:
+    panel = public_inputs.open_panel(design, store.variants)
+    release = _planned_release(design, request, store, panel)
+    _expected_accuracy(design, store, release.chosen, request)
+    if not request.non_private and design.guarantee is not None:
         announce_opening(store, design.guarantee, request)
-    refuse_small_memory(release_needs(design, release.chosen, sumstats=request.sumstats))
+    memory = release_memory(design, release.chosen, sumstats=request.sumstats)
+    refuse_small_memory(design, memory)
     return release
-
-
-def _genotypes(request: AccumulateRequest) -> GenotypeStore:
-    """Return the store of the genotypes, or the tables of the one that the ingest will write."""
-    if not isinstance(request, ReleaseRequest) or isinstance(request.genotypes, Location):
-        return open_genotype_store(request.genotypes)
-    destination = request.work_dir / work_directory.GENOTYPES
-    return planned_genotypes(request.files, destination, ld_panel=request.ld_panel)
-
-
-def _check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
-    """Refuse names that no release can carry, before any work is done or any budget spent."""
-    phenotypes = [p.name for p in outcomes.phenotypes]
-    check_names(variants, phenotypes, [c.name for c in outcomes.covariates])
-    pgs_file_stems(phenotypes)
 
 
 def _refuse_other_guarantee(design: Design, request: FinalizeRequest) -> None:
@@ -235,15 +519,6 @@ def _refuse_other_design(known: Design | None, design: Design, work_dir: Path) -
     is_of_this_request(root / work_directory.STATISTICS, known.planned_digest, design.digest)
 
 
-def _finished_stages(work_dir: Path, bucket: ObjectUrl | None) -> tuple[bool, bool]:
-    """Return whether the statistics are summed and whether the outcomes are aligned."""
-    if bucket is not None and work_directory.last_claimed(work_dir) != str(bucket):
-        return False, False  # the bucket holds nothing of this work directory
-    root = work_directory.store_root(work_dir, bucket)
-    aligned = is_complete(root / work_directory.OUTCOMES, OUTCOMES_KIND)
-    return finished_plan_digest(root / work_directory.STATISTICS) is not None, aligned
-
-
 # ---- The release ---------------------------------------------------------------------------------
 
 
@@ -252,13 +527,18 @@ def _planned_release(
     request: FinalizeRequest,
     store: GenotypeStore,
     panel: LdPanel | None,
-    *,
-    private: bool,
 ) -> PlannedRelease:
     """Return the release with its method, public scores and genome build, unless it is refused."""
+    private = not request.non_private
     variants, chosen = store.variants, choose(design, request, private=private)
-    if request.sumstats:
-        _refuse_sumstats(design)
+    if request.sumstats and (design.components is not None or design.reference is None):
+        raise UsageError(
+            "summary statistics are of single variants, not LD components, and their effects are "
+            "scaled by public allele frequencies",
+            where="--sumstats",
+            remedy="Give --ref-freq and --no-ld-components where the statistics are made, or leave "
+            "--sumstats out",
+        )
     if request.calibrate and not design.held_out:
         raise UsageError(
             "weights are calibrated by people held out, and these statistics have none",
@@ -272,44 +552,40 @@ def _planned_release(
             "--genome-build with the build that the positions are in"
         )
     refuse_other_release(request, design, build, private=private)
-    priors = read_prior_scores(request.prior_weights, variants, design, build)
-    return PlannedRelease(
-        design, request, store, replace(chosen, priors=priors), build, private, panel
+    scores, sources = public_inputs.read_prior_scores(
+        request.prior_weights, variants, design, build
     )
-
-
-def _refuse_sumstats(design: Design) -> None:
-    """Refuse summary statistics of LD components, and of a coding without public frequencies."""
-    if design.components is not None:
-        raise UsageError(
-            "summary statistics are of single variants, and LD components take their place",
-            where="--sumstats",
-            remedy="Give --no-ld-components where the statistics are made, or leave it out",
-        )
-    if design.reference is None:
-        raise UsageError(
-            "summary statistics need public allele frequencies, which scale the effects",
-            where="--sumstats",
-            remedy="Give --ref-freq where the statistics are made, or leave --sumstats out",
-        )
+    chosen = replace(chosen, scores=scores, sources=sources)
+    return PlannedRelease(design, request, store, chosen, build, panel)
 
 
 def _expected_accuracy(
     design: Design,
     store: GenotypeStore,
     chosen: ChosenMethod,
-    *,
-    private: bool,
-    accept_noise: bool,
+    request: AccumulateRequest | FinalizeRequest,
 ) -> Forecast | None:
     """Log and return the expected accuracy; refuse a release of noise, unless it is accepted.
 
     It is None without noise.
     """
-    _warn_of_disclosure(design, private=private)
+    given, private = design.guarantee, not request.non_private
+    if private and given is not None and given.epsilon > _LARGEST_EPSILON:
+        LOGGER.warning(
+            "--epsilon %g is above %g, and promises little: the odds of a statement about one "
+            "person change by a factor of at most e^%g (docs/how-to/choose.md)",
+            given.epsilon, _LARGEST_EPSILON, given.epsilon,
+        )  # fmt: skip
+    if design.n_variants <= FEW_VARIANTS:
+        LOGGER.warning("%s", few_variants_in_words(design.n_variants))
+    if not outcome_coding.has_components(
+        covariate.name for covariate in design.outcomes.covariates
+    ):
+        LOGGER.warning("%s %s", outcome_coding.NO_COMPONENTS, outcome_coding.COMPONENTS_REMEDY)
     if not private:
         return None
-    mechanism, heritability = mechanism_of(design, chosen), heritability_of(store)
+    heritability = PRIOR_HERITABILITY * store.heritability_share  # of which variants explain it
+    mechanism = mechanism_of(design, chosen)
     expected = forecast_release(design, store.variants, mechanism, heritability)
     assumed = ""
     if store.heritability_share < 1:
@@ -320,15 +596,15 @@ def _expected_accuracy(
         "(from public sizes, for effects spread evenly over the variants); %.2g if %.0f%% of the "
         "variants have effects",
         expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY, assumed,
-        expected.without_noise, expected.sparse, 100 * SPARSE_SHARE,
+        expected.without_noise, expected.sparse, 100 * planning.SPARSE_SHARE,
     )  # fmt: skip
-    if expected.is_noise and not accept_noise:
+    if expected.is_noise and not request.accept_noise:
         raise UsageError(
             "the weights of this release would be noise: they are expected to explain too little "
             "of the variance",
             where="--epsilon",
             value=f"R^2 {expected.r_squared:.2g}",
-            limit=f"at least {LEAST_USEFUL_R2:g}",
+            limit=f"at least {planning.LEAST_USEFUL_R2:g}",
             remedy="Release fewer phenotypes or variants, or of more people, or with a larger "
             "--epsilon; or give --accept-noise to spend the budget on it all the same",
         )
@@ -337,28 +613,13 @@ def _expected_accuracy(
     return expected
 
 
-def _warn_of_disclosure(design: Design, *, private: bool) -> None:
-    """Warn of what protects little, and of scores that may predict ancestry."""
-    given = design.guarantee
-    if private and given is not None and given.epsilon > _LARGEST_EPSILON:
-        LOGGER.warning(
-            "--epsilon %g is above %g, and promises little: the odds of a statement about one "
-            "person change by a factor of at most e^%g (docs/how-to/choose.md)",
-            given.epsilon, _LARGEST_EPSILON, given.epsilon,
-        )  # fmt: skip
-    if design.n_variants <= FEW_VARIANTS:
-        LOGGER.warning("%s", few_variants_in_words(design.n_variants))
-    if not has_components(covariate.name for covariate in design.outcomes.covariates):
-        LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)
-
-
 def _ask_ledger(request: AccumulateRequest, store: GenotypeStore, design: Design) -> None:
     """Refuse a release that the ledger would not pay for; a stored one needs no payment."""
     given, path = design.guarantee, request.ledger_path
     if given is None:
         return
     refuse_shared_iids(store)
-    refuse_unwritable(path, appended=JOURNAL_NAME_BYTES if path.is_file() else NEW_LOG_NAME_BYTES)
+    refuse_unwritable(path)
     noise_store = NoiseStore(request.work_dir / work_directory.NOISE)
     # A new ledger opens the budget of the release.
     if path.exists() or noise_store.used_charges():
@@ -374,86 +635,61 @@ def _ask_ledger(request: AccumulateRequest, store: GenotypeStore, design: Design
 # ---- Memory and disk -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ReleaseNeeds:
-    """Resources of one release, from public sizes."""
-
-    memory_bytes: int  # beyond that of an idle process, at the moment that needs most
-    noisy_bytes: int  # private statistics on the disk of the work directory; 0 without noise
-    largest_block: int  # variants in the largest LD block; solving takes its square
-    remedy: str  # for a machine with less memory
-
-    @property
-    def process_bytes(self) -> int:
-        """Peak memory of this process if it makes the release."""
-        return max(_PROCESS_BYTES, resident_memory()) + self.memory_bytes
-
-
-def release_needs(design: Design, chosen: ChosenMethod, *, sumstats: bool = False) -> ReleaseNeeds:
-    """Return the needs of a release by the chosen method."""
-    layout, method, estimator = design.layout, chosen.method, chosen.estimator
-    copies = layout.n_phenotypes if method.gram_per_phenotype else 1
-    largest = max(layout.sizes)
-    weights = _ENTRY_BYTES * design.n_variants * layout.n_phenotypes
+def release_memory(design: Design, chosen: ChosenMethod, *, sumstats: bool = False) -> int:
+    """Return the peak memory of a process that makes a release by the chosen method."""
+    layout, n_phenotypes = design.layout, design.layout.n_phenotypes
+    n_scores = 0 if chosen.scores is None else chosen.scores.effects.shape[1]
+    weights = _ENTRY_BYTES * design.n_variants * n_phenotypes
     # LD components are solved as columns of the statistics, and give weights of all variants.
-    beside = weights - _ENTRY_BYTES * layout.n_variants * layout.n_phenotypes
-    threads, outcomes = min(n_threads(), layout.n_blocks), layout.n_outcomes**2
-    tiles = threads * min(largest, TILE) ** 2
-    n_scores = 0 if chosen.priors is None else chosen.priors.scores.effects.shape[1]
-    effects = _ENTRY_BYTES * layout.n_variants * n_scores
-    beside += effects_bytes(layout, design.block_sizes, estimator)
-    solving = solve_bytes(layout, method, estimator, n_scores=n_scores) + effects + beside
-    solving = max(solving, _choosing_bytes(design))
+    solving = weights - _ENTRY_BYTES * layout.n_variants * (n_phenotypes - n_scores)
+    solving += effects_bytes(layout, design.block_sizes, chosen.estimator)
+    solving += solve_bytes(layout, chosen.method, chosen.estimator, n_scores=n_scores)
+    if design.rounds == 2:
+        from primo_scale.methods.second_round import LARGEST_WINDOW  # loads the sampler's kernels
+
+        entries = design.n_variants * LARGEST_WINDOW + _n_directions(design) * LARGEST_WINDOW
+        entries += usable_cpus() * _STATES * design.n_variants
+        solving = max(solving, _ENTRY_BYTES * _ROUND_COPIES * entries)
     publishing = (_WEIGHT_COPIES + _SUMSTATS_COPIES * sumstats) * weights
     publishing += _BYTES_PER_VARIANT * design.n_variants
-    drawing = _ENTRY_BYTES * (_TILE_COPIES * tiles + _OUTCOME_GRAM_COPIES * outcomes)
-    instead = "smaller LD blocks (--ld-blocks window:N) in a new --work-dir"
-    if publishing > solving:
-        instead = "fewer phenotypes (--pheno-name)"
-    return ReleaseNeeds(
-        memory_bytes=max(solving, publishing, drawing),
-        noisy_bytes=stored_bytes(layout, gram_copies=copies) if design.clipped else 0,
-        largest_block=largest,
-        remedy=f"Finalize where there is more memory, or use {instead}",
-    )
+    tiles = min(n_threads(), layout.n_blocks) * min(max(layout.sizes), TILE) ** 2
+    drawing = _TILE_COPIES * tiles + _OUTCOME_GRAM_COPIES * layout.n_outcomes**2
+    needed = max(solving, publishing, _ENTRY_BYTES * drawing)
+    return max(_PROCESS_BYTES, resident_memory()) + needed
 
 
-def refuse_small_memory(needs: ReleaseNeeds) -> None:
+def refuse_small_memory(design: Design, needed: int) -> None:
     """Refuse a release that needs more memory than this process has and can get."""
     there = available_memory() + resident_memory()
-    if needs.process_bytes > there:
+    if needed > there:
         raise ResourceError(
-            f"not enough memory to solve blocks of up to {needs.largest_block} variants and to "
-            "hold the weights of all phenotypes",
+            f"not enough memory to solve blocks of up to {max(design.layout.sizes)} variants and "
+            "to hold the weights of all phenotypes",
             value=f"{bytes_in_words(there)} there",
-            limit=f"{bytes_in_words(needs.process_bytes)} needed",
-            remedy=needs.remedy,
+            limit=f"{bytes_in_words(needed)} needed",
+            remedy="Finalize where there is more memory, or use fewer phenotypes (--pheno-name) or "
+            "smaller LD blocks (--ld-blocks window:N) in a new --work-dir",
         )
 
 
 def _sum_needs(
+    request: AccumulateRequest,
     store: GenotypeStore,
     design: Design,
-    execution: Execution,
-    work_dir: Path,
-    release: ReleaseNeeds,
+    chosen: ChosenMethod,
+    release_bytes: int,
 ) -> Needs:
     """Log the needs of the sums and of the release after them; refuse a small machine."""
     # Load the table of people now: it stays in the memory that this process is measured to use.
     LOGGER.debug("%d people", len(store.samples.individual))
-    root = work_directory.store_root(work_dir, execution.object_store)
+    root = work_directory.store_root(request.work_dir, request.object_store)
     # What an interrupted run left is used again, or deleted before other files are written.
-    there: list[Location] = [
-        root / work_directory.OUTCOMES,
-        root / work_directory.UNADJUSTED,
-        root / work_directory.PARTIALS,
-        root / work_directory.STATISTICS,
-        root / work_directory.SECOND_PARTIALS,
-        root / work_directory.DIRECTIONS,
-    ]
-    components = design.components is not None
+    files = work_directory
+    names = files.OUTCOMES, files.UNADJUSTED, files.DIRECTIONS, *files.SUMS
+    there = [root / name for name in names]
+    layout, components = design.layout, design.components is not None
     largest = LARGEST_CODE if components else design.genotypes.max_code
-    kernel = warmed_up(execution.kernel, largest)
+    kernel = warmed_up(request.kernel, largest)
     needs_of = partial(
         needs,
         chunk_shape=store.chunk_shape,
@@ -463,16 +699,23 @@ def _sum_needs(
         subsampled=design.subsample is not None,
     )
     first = needs_of(
-        default_plan(design.layout, design.n_samples, design.phenotype_step),
+        default_plan(layout, design.n_samples, design.phenotype_step),
         multiplier_columns=multiplier_columns(design.clipping_rule),
         variants=design.block_sizes if components else None,
     )
-    sums, later = first, release.noisy_bytes
+    copies = layout.n_phenotypes if chosen.method.gram_per_phenotype else 1
+    sums, later = first, stored_bytes(layout, gram_copies=copies) if design.clipped else 0
     if design.rounds == 2:
-        second_plan, sizes = _second_plan(design)
+        from primo_scale.methods.second_round import LARGEST_WINDOW, windows_of
+
+        sizes = tuple(stop - start for start, stop in pairwise(windows_of(design.boundaries)))
+        share = _n_directions(design) / design.n_variants
+        boundaries = (0, *accumulate(math.ceil(size * share) for size in sizes))
+        own = BlockLayout(boundaries, 0, layout.n_phenotypes)
+        second_plan = default_plan(own, design.n_samples, sums_gram=False)
         second = needs_of(second_plan, multiplier_columns=1, variants=sizes)
         # Beside the map of every direction, from the codes of its window.
-        later += second.partial_bytes + _directions(design) * _window()
+        later += second.partial_bytes + _n_directions(design) * LARGEST_WINDOW
         sums = replace(
             first,
             tasks=first.tasks + second.tasks,
@@ -481,34 +724,28 @@ def _sum_needs(
         )
     rows = 2 * design.n_samples * design.outcomes.n_columns
     unadjusted = rows if design.clipped else 0
-    if execution.object_store is None:
+    if request.object_store is None:
         # Private statistics and a second round are written after partial sums are deleted.
         disk = first.disk_bytes + unadjusted + max(0, later - first.partial_bytes)
     else:
         in_bucket = bytes_in_words(unadjusted + first.disk_bytes)
-        LOGGER.info("pre-flight: %s in %s", in_bucket, execution.object_store)
+        LOGGER.info("pre-flight: %s in %s", in_bucket, request.object_store)
         # Rows of people are sorted on this disk before they are copied to the bucket.
         disk = max(rows, later)
     if isinstance(store, PlannedGenotypes):
         disk += store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)
     sums = replace(sums, disk_bytes=disk)
-    line = check_needs(sums, execution.profile, work_dir, bytes_there=_bytes_below(there))
+    line = check_needs(sums, request.profile, request.work_dir, bytes_there=_bytes_below(there))
     LOGGER.info("pre-flight: kernel %s; %s", kernel, line)
     LOGGER.info(
         "pre-flight: noise and weights take %s of memory, for blocks of up to %d variants",
-        bytes_in_words(release.process_bytes), release.largest_block,
+        bytes_in_words(release_bytes), max(layout.sizes),
     )  # fmt: skip
     return sums
 
 
-def _window() -> int:
-    from primo_scale.methods.second_round import LARGEST_WINDOW  # loads the sampler's kernels
-
-    return LARGEST_WINDOW
-
-
-def _directions(design: Design) -> int:
+def _n_directions(design: Design) -> int:
     """Return the number of directions of a second round: as many as components, for each phenotype.
 
     The number depends on noisy statistics, and this is more than in releases that were measured.
@@ -516,32 +753,7 @@ def _directions(design: Design) -> int:
     return design.layout.n_variants * design.layout.n_phenotypes
 
 
-def _second_plan(design: Design) -> tuple[SumPlan, tuple[int, ...]]:
-    """Return the plan of a second round with the most directions expected, and its windows."""
-    from primo_scale.methods.second_round import windows_of
-
-    sizes = tuple(stop - start for start, stop in pairwise(windows_of(design.boundaries)))
-    share = _directions(design) / design.n_variants
-    boundaries = (0, *accumulate(math.ceil(size * share) for size in sizes))
-    layout = BlockLayout(boundaries, 0, design.layout.n_phenotypes)
-    return default_plan(layout, design.n_samples, sums_gram=False), sizes
-
-
-def _choosing_bytes(design: Design) -> int:
-    """Return the memory in which the directions of a second round are chosen, or 0 without one."""
-    if design.rounds != 2:
-        return 0
-    covariances = design.n_variants * _window()
-    draws = usable_cpus() * _STATES * design.n_variants
-    return _ENTRY_BYTES * _ROUND_COPIES * (covariances + draws + _directions(design) * _window())
-
-
 def _bytes_below(places: Sequence[Location]) -> int:
     """Return the bytes of files in directories of this machine, which need not exist."""
-    return sum(
-        (Path(directory) / name).stat().st_size
-        for path in places
-        if isinstance(path, Path)
-        for directory, _, names in os.walk(path)
-        for name in names
-    )
+    local = [path for path in places if isinstance(path, Path)]
+    return sum(f.stat().st_size for path in local for f in path.rglob("*") if f.is_file())

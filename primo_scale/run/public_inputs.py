@@ -1,29 +1,39 @@
-"""Public inputs of a run: bounds, frequencies, the LD panel with its populations, public scores.
+"""Public inputs of a run: bounds, frequencies, LD panel, populations, public scores, loadings.
 
 Everything here is read from public files and matched to the variants of a cohort. The readers of
 scores are imported by the functions that need them, so that a run without scores is quick to start.
+A principal component, projected from the loadings of a public panel, is a function of one person's
+genotypes and of public numbers, and so a covariate like any other
+(docs/maths/principal-components.md). The projection reads the genotype store once.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+import io
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.coding import (
     MOST_MATCHED,
+    GenotypeCoding,
     MatchedFrequencies,
     read_reference_frequencies,
     refuse_few_matches,
 )
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
-from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable
+from primo_scale.genotypes.tables import NOT_REPORTED, SampleTable, VariantTable
+from primo_scale.interruption import check
+from primo_scale.machine import n_threads
 from primo_scale.methods.effects import PublicScores
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.outcomes.coding import (
@@ -34,27 +44,36 @@ from primo_scale.outcomes.coding import (
     OutcomeCoding,
     PhenotypeBounds,
     code_outcomes,
+    names_with_bounds,
     read_covariate_bounds,
     read_phenotype_bounds,
 )
+from primo_scale.outcomes.store import ComponentRows
 from primo_scale.outcomes.tables import open_outcome_table, read_groups
 from primo_scale.panel.ld import LdPanel, fixation_index, open_ld_panel
-from primo_scale.run.design import Design, PanelDesign, PanelPopulations, PublicPanels
+from primo_scale.run.design import Design, Loadings, PanelDesign, PanelPopulations, PublicPanels
 from primo_scale.run.fields import one_line
-from primo_scale.run.principal_components import Loadings, read_loadings
 from primo_scale.run.request import Model, OutcomeTables, PriorFile, Privacy
-from primo_scale.run.run_log import LOGGER
-from primo_scale.storage.files import sha256_of_file
-from primo_scale.verify.document import StatedPopulation, StatedPopulations, StatedScore
+from primo_scale.run.run_log import LOGGER, progress_bar
+from primo_scale.storage import files, groups
+from primo_scale.storage.groups import write_array
+from primo_scale.verify.document import (
+    StatedLoadings,
+    StatedPopulation,
+    StatedPopulations,
+    StatedScore,
+)
 
 if TYPE_CHECKING:
-    from primo_scale.evaluation.scores import ScoringFile
+    import pandas as pd
+
+    from primo_scale.evaluation.scores import Genotypes, MatchedWeights, ScoringFile
 
 _PRIOR = "--prior-weights"
 _LEAST_CALLED = 0.95  # share of the cohort's genotypes of a variant that are usually called
 # F_ST is about .01 between Finns and Tuscans of the 1000 Genomes Project, .03 between Europeans and
 # Gujaratis, and .05 between Europeans and Africans, of the thinned HapMap3 data in tests/reference.
-_LARGEST_INDEX, _EXAMPLES = 0.02, 3
+_LARGEST_INDEX = 0.02
 _TELLING = 0.1  # distance of a frequency from a half that tells which allele is counted
 
 # ---- Bounds and panels ---------------------------------------------------------------------------
@@ -101,7 +120,19 @@ def read_panels(
     settled: PanelDesign | None,
 ) -> PublicPanels:
     """Read the public panels of a model, and warn of what costs accuracy."""
-    frequencies, ld = _matched_frequencies(model, store), None
+    frequencies, ld = None, None
+    if model.ref_freq is not None:
+        frequencies = read_reference_frequencies(model.ref_freq, store.variants)
+        LOGGER.info("--ref-freq: %s", frequencies.counts.in_words())
+        refuse_few_matches(frequencies)
+        _warn_of_few_matches("--ref-freq", frequencies.counts.matched, store)
+    elif store.packing is not HARD_CALLS:
+        raise UsageError(
+            "dosages need the allele frequencies of a public panel: without them, codes are -1, 0 "
+            "and 1",
+            where=str(store.path),
+            remedy="Give --ref-freq, or ingest hard calls (without --dosages)",
+        )
     if model.ld_panel is not None:
         ld = open_ld_panel(model.ld_panel, store.variants)
         store.samples.refuse_shared_people(ld.people, ld.name)
@@ -114,26 +145,8 @@ def read_panels(
     if frequencies is not None and private:
         _warn_of_own_frequencies(frequencies, store)
     if frequencies is not None and ld is not None:
-        warn_of_other_population(ld, frequencies, store.variants)
+        warn_of_other_population(ld, frequencies)
     return PublicPanels(frequencies, ld, settled, loadings, populations)
-
-
-def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequencies | None:
-    """Return the frequencies of the reference panel, if there is one, and log how they match."""
-    if model.ref_freq is None:
-        if store.packing is not HARD_CALLS:
-            raise UsageError(
-                "dosages need the allele frequencies of a public panel: without them, codes are "
-                "-1, 0 and 1",
-                where=str(store.path),
-                remedy="Give --ref-freq, or ingest hard calls (without --dosages)",
-            )
-        return None
-    matched = read_reference_frequencies(model.ref_freq, store.variants)
-    LOGGER.info("--ref-freq: %s", matched.counts.in_words())
-    refuse_few_matches(matched)
-    _warn_of_few_matches("--ref-freq", matched.counts.matched, store)
-    return matched
 
 
 def _warn_of_few_matches(option: str, n_matched: int, store: GenotypeStore) -> None:
@@ -157,24 +170,16 @@ def _warn_of_own_frequencies(matched: MatchedFrequencies, store: GenotypeStore) 
         )  # fmt: skip
 
 
-def warn_of_other_population(
-    panel: LdPanel, frequencies: MatchedFrequencies, variants: VariantTable
-) -> None:
+def warn_of_other_population(panel: LdPanel, frequencies: MatchedFrequencies) -> None:
     """Warn if the LD panel and the allele frequencies are of different populations."""
-    of_panel = panel.a1_frequencies()
-    index = fixation_index(of_panel, panel.n_people, frequencies.a1_frequency)
+    index = fixation_index(panel.a1_frequencies(), panel.n_people, frequencies.a1_frequency)
     if index <= _LARGEST_INDEX:
         return
-    gaps = np.nan_to_num(np.abs(of_panel - frequencies.a1_frequency))
-    examples = (
-        f"{variants.identifier[row]} ({of_panel[row]:.2f} and {frequencies.a1_frequency[row]:.2f})"
-        for row in np.argsort(-gaps)[:_EXAMPLES]
-    )
     LOGGER.warning(
         "--ld-panel and --ref-freq are of different populations: F_ST is %.3f, and below %g within "
-        "a continent; frequencies differ most at %s. Give both for the population of the cohort, "
+        "a continent. Give both for the population of the cohort, "
         "or the release is less accurate (docs/methods.md); its guarantee is the same",
-        index, _LARGEST_INDEX, ", ".join(examples),
+        index, _LARGEST_INDEX,
     )  # fmt: skip
 
 
@@ -229,7 +234,7 @@ def _read_populations(
     means_of = map(tuple, centroids.tolist())
     populations = tuple(map(StatedPopulation, names.tolist(), sizes.tolist(), means_of))
     prefixes = tuple(str(prefix.resolve()) for prefix in panel.prefixes)
-    source = StatedPopulations(path.name, sha256_of_file(path), populations)
+    source = StatedPopulations(path.name, files.sha256_of_file(path), populations)
     if loadings is not None and not loadings.people.isdisjoint(panel.people):
         LOGGER.warning(
             "--panel-populations: how much of a score is ancestry is not stated: loadings are of "
@@ -298,36 +303,21 @@ def _components(panel: LdPanel, loadings: Loadings) -> Float64:
 # ---- Public scores -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class PriorScores:
-    """Public scores and their origins, in the same order."""
-
-    scores: PublicScores
-    sources: tuple[StatedScore, ...]  # whose slopes are still to be estimated
-
-    @property
-    def sha256(self) -> str:
-        """Digest of the effects, and of the phenotypes that each score is a prior of."""
-        digest = hashlib.sha256(np.ascontiguousarray(self.scores.effects, "<f8").tobytes())
-        digest.update(self.scores.used.tobytes())
-        return digest.hexdigest()
-
-
 def read_prior_scores(
-    files: Iterable[PriorFile], variants: VariantTable, design: Design, build: str
-) -> PriorScores | None:
-    """Read the public scores of a release and log how they match, or return None without files."""
+    priors: Iterable[PriorFile], variants: VariantTable, design: Design, build: str
+) -> tuple[PublicScores | None, tuple[StatedScore, ...]]:
+    """Read the public scores of a release and their origins, and log how they match."""
     phenotypes = [p.name for p in design.outcomes.phenotypes]
     columns = [
-        column for file in files for column in _read_columns(file, variants, phenotypes, build)
+        column for file in priors for column in _read_columns(file, variants, phenotypes, build)
     ]
     if not columns:
-        return None
+        return None, ()
     multiplier = design.genotypes.multiplier.astype(np.float64)
     columns_of, named, sources = zip(*columns, strict=True)
     effects = np.stack(columns_of, axis=1) / multiplier[:, None]
     used = np.array([[each in (None, name) for name in phenotypes] for each in named], np.bool_)
-    return PriorScores(PublicScores(effects, used), sources)
+    return PublicScores(effects, used), sources
 
 
 def _read_columns(
@@ -344,10 +334,21 @@ def _read_columns(
             limit=", ".join(phenotypes)[:80],
         )
     read = read_public(file.path, [file.phenotype] if file.phenotype else phenotypes)
-    _check_build(read, build)
+    if read.by_position and (read.build in (None, NOT_REPORTED) or build == NOT_REPORTED):
+        LOGGER.warning(
+            "%s %s is matched by position, and the genome build of the file or of the genotypes "
+            "is not known: give --genome-build, and check that they are the same",
+            _PRIOR, file.path,
+        )  # fmt: skip
+    elif read.by_position and read.build != build:
+        raise InputError(
+            f"positions are in {read.build}, those of the genotypes in {build}",
+            where=file.path,
+            remedy="Give a file with rsID, or one lifted to the genotypes' genome build",
+        )
     matched = match_weights(read, variants, may_be_wider=True)
     LOGGER.info("%s %s: %s", _PRIOR, file.path, matched.counts.in_words())
-    sha256, counts = sha256_of_file(read.weights_path), matched.counts
+    sha256, counts = files.sha256_of_file(read.weights_path), matched.counts
     pgs_id = None if read.pgs_id is None else one_line(read.pgs_id)
     file_name = one_line(file.path.resolve().name)
     source = StatedScore(file_name, sha256, pgs_id, counts.total, counts.matched, ())
@@ -371,19 +372,240 @@ def read_public(path: Path, wanted: Collection[str] | None) -> ScoringFile:
     return file
 
 
-def _check_build(file: ScoringFile, build: str) -> None:
-    """Refuse a score whose positions are of another genome build, if it is matched by position."""
-    if not file.by_position:
-        return
-    if file.build in (None, NOT_REPORTED) or build == NOT_REPORTED:
-        LOGGER.warning(
-            "%s %s is matched by position, and the genome build of the file or of the genotypes "
-            "is not known: give --genome-build, and check that they are the same",
-            _PRIOR, file.path,
-        )  # fmt: skip
-    elif file.build != build:
+# ---- Principal components ------------------------------------------------------------------------
+
+_KIND = "principal components"
+_SUFFIX = ".eigenvec.allele"
+_ARRAY = "components"
+_FREQUENCIES = (".acount", ".afreq")
+_PANEL_SCORES = ".sscore"
+_TEXT = ("ID", "REF", "ALT", "A1")  # columns of the loadings, before those of the components
+_PERSON = "IID"
+_UNUSED = ("CHROM", "PROVISIONAL_REF?")
+_REMEDY = "Write it with 'plink2 --pca allele-wts' on a public panel"
+# Weights are integers and centres multiples of 1/_CENTRE, so that every sum is an exact float64 and
+# does not depend on the order of its terms, in steps of a 127th copy of an allele too.
+_CENTRE, _EXACT = 2**14, 2**45
+_MARGIN = 3.0  # standard deviations by the sampling of genotypes, beyond the range of the panel
+_LARGEST_NOISE = 1.3  # variance of noise in the panel, over that without LD
+_FARTHEST = 4.0  # standard deviations of a component in new people, from the panel's mean
+
+
+def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Loadings:
+    """Read the loadings of a public panel, and log how they match the variants of the cohort.
+
+    The panel's allele frequencies, .acount or .afreq, lie beside the file. So do the components of
+    the panel's own people, .sscore, unless the table `bounds` has bounds of every component. People
+    of the cohort must not be among them.
+    """
+    source, spread, weights, step = _matched(path, store.variants)
+    ranges, people = _bounds(path, bounds, spread, source.n_variants, store.samples)
+    return Loadings(source, ranges, weights, step, people)
+
+
+def components_of(path: Path, genotypes: Genotypes) -> dict[str, Float64]:
+    """Return each component of all people, in memory. PRIVATE."""
+    from primo_scale.evaluation.scores import score_people
+
+    _, names, weights, step = _matched(path, genotypes.variants)
+    return dict(zip(names, (score_people(genotypes, weights) * step).T, strict=True))
+
+
+def _matched(
+    path: Path, variants: VariantTable
+) -> tuple[StatedLoadings, dict[str, float], MatchedWeights, float]:
+    """Read loadings, and return source, spreads by name, weights and step, as in `Loadings`.
+
+    A spread is the standard deviation of a component in people without structure.
+    """
+    from primo_scale.evaluation.scores import ScoringFile, match_weights
+
+    if not path.name.endswith(_SUFFIX):
         raise InputError(
-            f"positions are in {file.build}, those of the genotypes in {build}",
-            where=file.path,
-            remedy="Give a file with rsID, or one lifted to the genotypes' genome build",
+            "is no file of loadings", where=path, remedy=f"Give a file PREFIX{_SUFFIX}"
         )
+    files.refuse_missing_file(path)
+    table = _read_table(path, _TEXT, lambda name: name not in _UNUSED)
+    names = tuple(name for name in table.columns if name not in _TEXT)
+    # The loading of REF is minus that of ALT.
+    table = table[table["A1"] == table["ALT"]].rename(
+        columns={"A1": "effect_allele", "REF": "other_allele"}
+    )
+    per_allele = table[list(names)].to_numpy(np.float64)
+    matched = match_weights(ScoringFile(path, table, names, per_allele), variants)
+    frequencies = _beside(path, _FREQUENCIES, "Give plink2 --freq counts in the same command")
+    frequency = read_reference_frequencies(frequencies, variants).a1_frequency[matched.variants]
+    unknown = int(np.isnan(frequency).sum())
+    if unknown:
+        raise InputError(
+            f"has no frequency of {unknown} of {len(frequency)} variants that have loadings",
+            where=frequencies,
+            remedy="Write both files with the same plink2 command",
+        )
+    spread = np.sqrt((matched.per_allele1**2).sum(axis=0)) / len(frequency)
+    weights, step = _standardised(matched, frequency)
+    LOGGER.info("--pc-loadings: %s", matched.counts.in_words())
+    digests = [files.sha256_of_file(path), files.sha256_of_file(frequencies)]
+    stated = StatedLoadings(
+        path.name, files.sha256_of_json(digests), matched.counts.matched, len(names)
+    )
+    return stated, dict(zip(names, spread.tolist(), strict=True)), weights, step
+
+
+def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRows:
+    """Write the components of all people of a store, or find them written. PRIVATE.
+
+    They are 8 bytes for each person and component, and in memory until all are computed.
+    """
+    from primo_scale.evaluation.scores import people_of_store, score_people
+
+    request = files.sha256_of_json(
+        {"loadings": loadings.source.sha256, "store": store.identity_digest}
+    )
+    if groups.is_complete(path, _KIND):
+        group = groups.open_group(path, _KIND)
+        if groups.attributes_of(group)["request"] == request:
+            return ComponentRows(request, groups.array_of(group, _ARRAY))
+    values = np.empty((store.n_samples, len(loadings.bounds)))
+    width = store.chunk_shape[1]
+    starts = range(0, store.n_samples, width)
+
+    def score_chunk(start: int) -> None:
+        samples = slice(start, min(start + width, store.n_samples))
+        people = people_of_store(store, samples, np.arange(samples.stop - samples.start))
+        values[samples] = score_people(people, loadings.weights) * loadings.step
+
+    with (
+        progress_bar("principal components", "chunks") as move,
+        threadpool_limits(1),
+        ThreadPoolExecutor(n_threads()) as threads,
+    ):
+        for done, _ in enumerate(threads.map(score_chunk, starts), 1):
+            check()
+            move(done, len(starts))
+    group = groups.create_group(path, _KIND, {"request": request})
+    array = write_array(group, _ARRAY, values, (width, values.shape[1]))
+    groups.flush(group)
+    groups.mark_complete(group, {})
+    return ComponentRows(request, array)
+
+
+def genotypes_by_components(
+    loadings: Loadings, genotypes: GenotypeCoding, outcomes: OutcomeCoding
+) -> Float64:
+    """Return the regression of coded genotypes on the codes of the components, shape (d, k).
+
+    For orthogonal loadings a of standardised genotypes z, the component p = s a'z explains
+    ``a p / (s |a|^2)`` of z. It is a function of the public loadings alone.
+    """
+    matched = loadings.weights
+    frequency = matched.centre / 2
+    sd = np.sqrt(2 * frequency * (1 - frequency))[:, None]
+    per_sd = matched.per_allele1 * loadings.step * sd
+    slopes = per_sd * sd / np.maximum((per_sd**2).sum(axis=0), np.finfo(np.float64).tiny)
+    scale = [each.scale for each in outcomes.covariates[-len(loadings.bounds) :]]
+    found = np.zeros((len(genotypes.multiplier), len(scale)))
+    found[matched.variants] = slopes * genotypes.multiplier[matched.variants, None] / scale
+    return found
+
+
+def write_ancestry(path: Path, slopes: Float64) -> None:
+    """Store the result of `genotypes_by_components`, which is public."""
+    content = io.BytesIO()
+    np.save(content, slopes.astype(np.float32), allow_pickle=False)
+    files.write_atomically(path, content.getvalue())
+
+
+def read_ancestry(path: Path) -> npt.NDArray[np.float32]:
+    """Return what `write_ancestry` stored; a damaged or missing file is refused."""
+    try:
+        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float32)
+    except (OSError, ValueError) as error:
+        remedy = "Run accumulate again, which writes it anew"
+        raise InputError("is missing or damaged", where=path, remedy=remedy) from error
+
+
+def _standardised(matched: MatchedWeights, frequency: Float64) -> tuple[MatchedWeights, float]:
+    """Return weights for the mean of loadings times standardised genotypes, and their unit.
+
+    A missing genotype counts as the mean of the panel, and a variant without variance there as 0.
+    """
+    sd = np.sqrt(2 * frequency * (1 - frequency))
+    each = np.divide(1 / len(sd), sd, out=np.zeros_like(sd), where=sd > 0)
+    weights = matched.per_allele1 * each[:, None]
+    largest = 2 * np.abs(weights).sum(axis=0).max(initial=np.finfo(np.float64).tiny)
+    step = 2.0 ** math.ceil(math.log2(largest * _CENTRE / _EXACT) + 1)
+    integers, centre = np.rint(weights / step), np.rint(2 * frequency * _CENTRE) / _CENTRE
+    constant = -(centre @ integers)
+    return replace(matched, per_allele1=integers, constant=constant, centre=centre), step
+
+
+def _bounds(
+    path: Path,
+    given: Path | None,
+    spread: Mapping[str, float],
+    n_variants: int,
+    cohort: SampleTable,
+) -> tuple[tuple[CovariateBounds, ...], frozenset[str]]:
+    """Return the bounds of a table, or the range in the panel and what sampling adds to it.
+
+    They come with the panel's people, if these gave a range.
+    `spread` is that of `_matched`.
+    """
+    known: Collection[str] = () if given is None else names_with_bounds(given).intersection(spread)
+    read = () if given is None else read_covariate_bounds(given, tuple(known))
+    by_name = {each.name: each for each in read}
+    wanted, people = [name for name in spread if name not in by_name], frozenset[str]()
+    if wanted:
+        remedy = "Compute the same scores of the panel's people with plink2 --score"
+        scores = _beside(path, (_PANEL_SCORES,), f"{remedy}, or give bounds in --covar-bounds")
+        columns = [f"{name}_AVG" for name in wanted]
+        table = _read_table(scores, (_PERSON, *columns), (_PERSON, *columns).__contains__)
+        cohort.refuse_shared_people(table[_PERSON], scores)
+        people = frozenset(table[_PERSON])
+        # Loadings fit the panel's people, so that the variance of a component without structure
+        # is far above that in others: the edge of the Marchenko-Pastur law, and more by LD.
+        edge = min(spread.values()) * (1 + math.sqrt(n_variants / len(table)))
+        fitted = _LARGEST_NOISE * edge**2
+        noise = min(fitted, _LARGEST_NOISE * float(table[columns].var().min()))
+        for name in wanted:
+            values, margin = table[f"{name}_AVG"], _MARGIN * spread[name]
+            others = math.sqrt(spread[name] ** 2 + max(float(values.var()) - noise, 0.0))
+            far = _FARTHEST * others
+            low = max(float(values.min()) - margin, float(values.mean()) - far)
+            high = min(float(values.max()) + margin, float(values.mean()) + far)
+            by_name[name] = CovariateBounds(name, low, high, (low + high) / 2)
+    return tuple(by_name[name] for name in spread), people
+
+
+def _beside(path: Path, suffixes: tuple[str, ...], remedy: str) -> Path:
+    """Return the first of the files of the same prefix that exists."""
+    prefix = path.name.removesuffix(_SUFFIX)
+    found = [path.with_name(prefix + suffix) for suffix in suffixes]
+    for each in found:
+        if each.is_file():
+            return each
+    raise InputError("no such file beside the loadings", where=found[0], remedy=remedy)
+
+
+def _read_table(
+    path: Path, required: Collection[str], is_used: Callable[[str], bool]
+) -> pd.DataFrame:
+    """Return the used columns of a table of plink2: numbers, other than `_TEXT` and `_PERSON`."""
+    import pandas as pd
+
+    kinds: defaultdict[str, type] = defaultdict(lambda: np.float64)
+    kinds |= dict.fromkeys((*_TEXT, _PERSON, f"#{_PERSON}"), str)
+    try:
+        table = pd.read_csv(
+            path, sep="\t", usecols=lambda name: is_used(name.removeprefix("#")), dtype=kinds,
+            na_filter=False,
+        ).rename(columns=lambda name: name.removeprefix("#"))  # fmt: skip
+    except ValueError as error:
+        raise InputError(f"is malformed: {error}", where=path, remedy=_REMEDY) from error
+    missing = [name for name in required if name not in table.columns]
+    numbers = table.select_dtypes("number")
+    if missing or numbers.empty or not np.isfinite(numbers.to_numpy()).all():
+        problem = f"no column {missing[0]}" if missing else "no finite numbers in every row"
+        raise InputError(problem, where=path, remedy=_REMEDY)
+    return table

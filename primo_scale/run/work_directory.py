@@ -49,8 +49,8 @@ INTERMEDIATES = (
 A user may keep a ledger, a key or other results in the same directory.
 """
 _CLAIM = "claim"  # in a bucket
-_SUMS = PARTIALS, STATISTICS, SECOND_PARTIALS, OWN_SUMS
-_IN_BUCKET = (*_SUMS, OUTCOMES, UNADJUSTED, COMPONENTS, DIRECTIONS)
+SUMS = PARTIALS, STATISTICS, SECOND_PARTIALS, OWN_SUMS
+_IN_BUCKET = (*SUMS, OUTCOMES, UNADJUSTED, COMPONENTS, DIRECTIONS)
 
 
 @contextmanager
@@ -112,7 +112,7 @@ def claim(object_store: Location, work_dir: Path) -> None:
         files.write_atomically(work_dir / CLAIMS, files.canonical_json(asdict(claims)))
     name, store = claims.name.encode(), store_at(object_store)
     if not store.holds(_CLAIM):
-        sums = [each for each in _SUMS if store.holds(f"{each}/{HEADER}")]
+        sums = [each for each in SUMS if store.holds(f"{each}/{HEADER}")]
         if sums:
             raise InputError(
                 "the object store holds sums of a work directory whose claim on them is gone",

@@ -42,9 +42,6 @@ _converting = threading.RLock()
 T = TypeVar("T")
 DecHook = Callable[[Any, Any], object]
 
-STAGING_NAME_BYTES = len("..01234567.lock")
-"""Bytes that the lock of a temporary directory adds to the name of the directory to publish."""
-
 
 def write_all(descriptor: int, content: bytes | memoryview) -> None:
     """Write all bytes to a file, in pieces of limited size."""

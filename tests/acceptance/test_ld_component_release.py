@@ -107,7 +107,7 @@ def check_sums(work, rows):
 def test_sums_of_components_can_be_released_without_noise(cohort, work):
     out = cohort.folder / "validation"
     asked = ("--work-dir", work, "--non-private", "--out", out)
-    refused(command(finalize, *asked, "--ridge", 5), 2, "without a penalty")
+    refused(command(finalize, *asked, "--ridge", 5), 2, "--ridge")
     succeeded(command(finalize, *asked))
     succeeded(command(verify, out))
     estimation = read_document(out)["estimation"]

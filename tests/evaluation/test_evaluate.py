@@ -22,7 +22,7 @@ from primo_scale.evaluation import scores
 from primo_scale.evaluation.scores import match_weights, open_files, read_scoring_file, score_people
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import HARD_CALLS
-from primo_scale.run.principal_components import components_of
+from primo_scale.run.public_inputs import components_of
 
 NAMES = ("QT1", "QT2", "CASE")
 OPPOSITE = str.maketrans("ACGT", "TGCA")

@@ -5,7 +5,7 @@ import pytest
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.privacy.planning import RowLengths, clip_response, response_of_scaled_records
+from primo_scale.privacy.planning import clip_response, response_of_scaled_records
 
 
 @pytest.mark.parametrize("clip", [0.3, 0.5, 0.9])
@@ -84,7 +84,8 @@ def test_weights_of_scaled_records_have_the_slope(clip, bound, privacy, long_rec
     levels, observed = [None] * 3, np.ones(3)
     response = response_of_scaled_records(
         lambda factor: clip_response(factor * clip, levels, observed),
-        RowLengths(degrees, bound),
+        degrees,
+        bound,
         privacy,
     )
     slope = found / (effect / 30 * unit)

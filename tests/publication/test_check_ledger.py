@@ -25,8 +25,8 @@ from primo_scale.ledger.accounts import Charge, ChargeRequest
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.publication.publish import publish_release
-from primo_scale.run.describe_release import Payment
 from primo_scale.run.design import PaidAdjustment
+from primo_scale.run.publishing import Payment
 from primo_scale.storage.files import sha256_of_file
 from primo_scale.verify.files import Signer
 from primo_scale.verify.ledger import ledger_findings

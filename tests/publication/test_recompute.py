@@ -13,7 +13,8 @@ from support.release_edits import failed, query, resize
 from support.release_examples import MODES, example_design, example_document
 
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.run import forecast
+from primo_scale.run import plan
+from primo_scale.run.design import ChosenMethod
 from primo_scale.verify.guarantee import _draws
 from primo_scale.verify.theorems import epsilon_of, log_delta, log_delta_on_lattice
 
@@ -85,10 +86,10 @@ def test_more_draws_than_those_of_the_proof_do_not_pass():
 def test_the_product_counts_all_that_the_verifier_counts(mode, monkeypatch):
     """What the product pays for, the verifier must not refuse."""
     counted = []
-    monkeypatch.setattr(forecast, "check_draws", counted.append)
+    monkeypatch.setattr(plan, "check_draws", counted.append)
     method = METHODS[MODES[mode].method]
-    chosen = forecast.ChosenMethod(method, "as given", method.estimator)
-    forecast.mechanism_of(example_design(mode), chosen)
+    chosen = ChosenMethod(method, "as given", method.estimator)
+    plan.mechanism_of(example_design(mode), chosen)
     assert _draws(example_document(mode)) <= counted[0]
 
 

@@ -28,7 +28,7 @@ from support.small_cohort import command, succeeded
 from primo_scale.cli.commands import release
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy import payment
-from primo_scale.run import accumulate_stage, describe_release, finalize_stage, payments
+from primo_scale.run import accumulate_stage, finalize_stage, payments, publishing
 
 QUICK = {
     "full": Case("--ld-blocks window:5"),
@@ -111,7 +111,7 @@ def released(folder: Path, case: Case, wall: Wall, patch: pytest.MonkeyPatch) ->
     # Random identifiers and the date are made equal; everything else is the program's.
     patch.setattr(payment, "random_charge_id", map("{:016x}".format, count()).__next__)
     day = datetime(2026, 1, 1, tzinfo=UTC)
-    patch.setattr(describe_release, "datetime", SimpleNamespace(now=lambda _: day))
+    patch.setattr(publishing, "datetime", SimpleNamespace(now=lambda _: day))
     patch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
     for stage in (accumulate_stage, finalize_stage):
         patch.setattr(

@@ -8,9 +8,10 @@ import pytest
 from support.small_cohort import refused, succeeded
 
 from primo_scale import machine
+from primo_scale.errors import ResourceError
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.run import plan as plan_module
-from primo_scale.run.plan import release_needs
+from primo_scale.run.plan import refuse_small_memory, release_memory
 from primo_scale.storage.block_matrices import BlockLayout
 
 
@@ -101,8 +102,16 @@ def design(*, sizes, phenotypes=10, clipped=True):
     )
 
 
-def needs(method, **shapes):
-    chosen = METHODS[method]
-    return release_needs(
-        design(**shapes), SimpleNamespace(method=chosen, estimator=chosen.estimator, priors=None)
+def test_methods_that_keep_more_need_more(monkeypatch):
+    """The decompositions of 20 blocks instead of one."""
+    small_memory(monkeypatch)
+    many = design(sizes=(1024,) * 20)
+    usual, projected = (
+        release_memory(
+            many, SimpleNamespace(method=chosen, estimator=chosen.estimator, scores=None)
+        )
+        for chosen in (METHODS["reuse-cov-gauss"], METHODS["reuse-cov-proj"])
     )
+    assert projected > usual
+    with pytest.raises(ResourceError, match=r"--pheno-name.*--ld-blocks"):
+        refuse_small_memory(many, usual)

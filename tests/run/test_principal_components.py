@@ -15,7 +15,7 @@ from support.tiers import thinned
 import primo_scale as ps
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run.design import load_design
-from primo_scale.run.principal_components import project, read_loadings
+from primo_scale.run.public_inputs import project, read_loadings
 
 
 def ingested(folder: Path, dosages: np.ndarray, chunks: tuple[int, int] = (5, 8)):

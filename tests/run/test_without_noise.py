@@ -13,7 +13,7 @@ from support.small_cohort import Cohort, command, succeeded, write_cohort
 import primo_scale as ps
 from primo_scale.cli.commands import verify
 from primo_scale.run.design import load_design
-from primo_scale.run.forecast import choose
+from primo_scale.run.plan import choose
 from primo_scale.run.request import Fit
 
 N, D, BLOCK = 800, 60, 20

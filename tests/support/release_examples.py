@@ -22,10 +22,9 @@ from primo_scale.privacy.payment import adjustment_sigma
 from primo_scale.privacy.planning import ClipResponse
 from primo_scale.publication.publish import publish_release, statement_document
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
-from primo_scale.run.describe_release import Payment, make_statement
-from primo_scale.run.design import Design, PaidAdjustment
+from primo_scale.run.design import ChosenMethod, Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
-from primo_scale.run.forecast import ChosenMethod
+from primo_scale.run.publishing import Payment, make_statement
 from primo_scale.verify import guarantee as recompute_method
 from primo_scale.verify.document import Statement
 from primo_scale.verify.files import Signer

@@ -132,7 +132,7 @@ class DaskExecutor:
         except KilledWorker as error:
             raise ResourceError(
                 "workers died repeatedly during one task, most likely for lack of memory",
-                remedy="Give each worker more memory (--memory-limit, or memory of the profile) or "
+                remedy="Give each worker more memory (memory_limit, or memory of the profile) or "
                 "use fewer --workers; the same command continues",
             ) from error
         except (CancelledError, CommClosedError, ClosedClientError) as error:

@@ -151,7 +151,7 @@ def check_needs(needs: Needs, profile: Profile, work_dir: Path, *, bytes_there: 
     if limit is not None and limit < least:
         raise ResourceError(
             "a worker needs more memory than its limit",
-            where="--memory-limit" if workers else "--cluster",
+            where="memory_limit" if workers else "--cluster",
             value=bytes_in_words(limit),
             limit=f"at least {bytes_in_words(least)}, as Dask stops a worker at {_PAUSED_AT:.0%}",
             remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",

@@ -1,6 +1,6 @@
 """Selection of people and variants by public lists of the user.
 
-The options ``--keep``, ``--remove``, ``--extract``, ``--exclude`` and ``--chr`` work as in PLINK 2,
+The options ``--keep``, ``--remove``, ``--extract``, `exclude` and ``--chr`` work as in PLINK 2,
 with two differences. A line with an IID alone matches any FID, whereas PLINK 2 looks for FID ``0``.
 Without ``--chr``, only the chromosomes are used of which ``plink2 --score`` counts two copies
 (`primo_scale.genotypes.tables`).
@@ -89,7 +89,7 @@ def select_samples(
 def select_variants(
     variants: tables.VariantTable, selection: Selection
 ) -> tuple[tables.Index, tuple[FilterCount, ...]]:
-    """Apply ``--chr`` or its default, ``--extract``, ``--exclude`` and ``--ref-maf``.
+    """Apply ``--chr`` or its default, ``--extract``, `exclude` and ``--ref-maf``.
 
     Variants of negative position are left out, as in PLINK 2. A list entry selects all variants
     with this identifier. Returns the rows left, in increasing order, and the effect of each given
@@ -121,7 +121,7 @@ def select_variants(
                 kinds.setdefault(words, []).append(name)
         for (kind, reason), names in kinds.items():
             leave_out(kind, tables.is_one_of(chromosome, names), reason)
-    for option, path in (("--extract", selection.extract), ("--exclude", selection.exclude)):
+    for option, path in (("--extract", selection.extract), ("exclude", selection.exclude)):
         if path is None:
             continue
         identifiers = read_identifiers(path)

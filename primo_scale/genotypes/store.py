@@ -108,7 +108,7 @@ class GenotypeStore:
     def heritability_share(self) -> float:
         """Share of the heritability that the variants are assumed to explain.
 
-        It is the share that ``--extract-by-prior`` left of a public score, or 1 without it. Public.
+        It is the share that `extract_by_prior` left of a public score, or 1 without it. Public.
         """
         return math.prod(count.share for count in self.filter_counts)
 

@@ -15,4 +15,4 @@ It is imported when the kernel is chosen, by default the first that the machine 
 
 AUTOMATIC = "auto"
 NAMES = (AUTOMATIC, *KERNELS)
-"""Values of ``--kernel``. Importing them does not import a kernel."""
+"""Values of `kernel`. Importing them does not import a kernel."""

@@ -76,7 +76,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
     if not kernel.is_available():
         raise UsageError(
             f"this machine cannot run the kernel, which needs {kernel.needs}",
-            where="--kernel",
+            where="kernel",
             value=name,
             remedy="Leave the option out, to use the fastest kernel that the machine can run",
         )

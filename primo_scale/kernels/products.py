@@ -56,7 +56,7 @@ class ProductKernel(ABC):
     `largest_code` bounds the magnitude of the codes on both sides.
     """
 
-    name: str  # a value of ``--kernel``
+    name: str  # a value of `kernel`
     needs: str  # hardware and software that the kernel requires, for an error message
 
     def __init__(self, largest_code: int) -> None:

@@ -30,11 +30,11 @@ _RAISED = "eigenvalues raised to 0.3 of the noise norm in X'X, and to it for the
 class Estimator:
     """Estimator of the weights from adjusted statistics."""
 
-    name: str  # in ``--shrinkage`` and release.json
+    name: str  # in `shrinkage` and release.json
     description: str
     solver: str = "primo_scale.methods.solve:solve"  # ``module:function``
     floor: str = _RAISED  # description of the treatment of small and negative eigenvalues
-    is_choice: bool = True  # whether users may choose it with ``--shrinkage``
+    is_choice: bool = True  # whether users may choose it with `shrinkage`
     fits_variances: bool = False  # whether it estimates the variances of the effects
     fits_factors: bool = False  # whether it also estimates genetic factors
     samples_effects: bool = False  # whether it also samples point-normal effects
@@ -108,7 +108,7 @@ _ESTIMATORS = (
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType({each.name: each for each in _ESTIMATORS})
 """Estimators by name."""
 SHRINKAGES = tuple(name for name, estimator in ESTIMATORS.items() if estimator.is_choice)
-"""Choices of ``--shrinkage``."""
+"""Choices of `shrinkage`."""
 
 _GENOTYPES_PRIVATE = (PrivacyUnit.FULL, PrivacyUnit.FEATURE)
 
@@ -205,7 +205,7 @@ _METHODS = (
         _GENOTYPES_PRIVATE,
         "ridge-beyond-smallest-eigenvalue",
         "ridge from a private smallest eigenvalue, bought with a share gamma of the budget",
-        eigenvalue_share=0.05,  # unless --gamma gives another
+        eigenvalue_share=0.05,  # unless gamma gives another
     ),
     Method(
         "const-ssp-full",
@@ -276,7 +276,7 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
 
 
 def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
-    """Return the estimator chosen by ``--shrinkage`` or ``--ridge``, or the default of the method.
+    """Return the estimator chosen by `shrinkage` or ``--ridge``, or the default of the method.
 
     A UsageError is raised if the method prescribes its own estimator.
     """
@@ -285,7 +285,7 @@ def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
     if not method.estimator.is_choice:
         raise UsageError(
             f"{method.name} has its own penalty",
-            where="--ridge" if chosen is ESTIMATORS["ridge"] else "--shrinkage",
+            where="--ridge" if chosen is ESTIMATORS["ridge"] else "shrinkage",
             value=chosen,
             remedy="Leave it out, or use --method reuse-cov-gauss",
         )

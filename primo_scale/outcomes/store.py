@@ -452,7 +452,7 @@ def _warn_of_columns(columns: Sequence[PhenotypeBounds | CovariateCoding], count
                 "%s: %.1f%% of %d values lie outside of the bounds %g and %g and count as the "
                 "nearer one; take bounds of the right unit from public knowledge, and write NA in "
                 "place of a code of missing values. Weights have a wrong scale otherwise, also "
-                "with --calibrate",
+                "with calibrate",
                 column.name, 100 * beyond / people, people, column.lower, column.upper,
             )  # fmt: skip
 

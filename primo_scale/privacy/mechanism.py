@@ -429,7 +429,7 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
     if gram_share(promise, recipe) <= 0:
         raise UsageError(
             "the smallest eigenvalue would take the whole budget",
-            where="--gamma",
+            where="gamma",
             value=recipe.eigenvalue_share,
             limit=f"below {1 - counts_share(promise):g}",
         )
@@ -465,7 +465,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
             "the noise is too large for 64-bit sampling",
             value=sigma,
             limit=LARGEST_FINE_SIGMA,
-            remedy="Lower the scale of the lattice, or raise epsilon or --gamma",
+            remedy="Lower the scale of the lattice, or raise epsilon or gamma",
         )
     largest_sum = bounds.n_samples * max(bounds.row_norm, bounds.phenotype_norm)
     if largest_sum + _TAIL_SIGMAS * math.ceil(sigma) >= _INT64_LIMIT:

@@ -160,7 +160,7 @@ NO_COMPLETE_CASES = (
     "without a value, release such a phenotype alone, with --keep of the people who have it."
 )
 # Option by which a public score chooses the variants, and their source in a release.
-CHOICE_BY_SCORE = "--extract-by-prior"
+CHOICE_BY_SCORE = "extract_by_prior"
 
 
 def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> str:

@@ -34,7 +34,7 @@ _CELLS_AT_ONCE = 1 << 12
 _WRITERS = 2  # threads: one makes text while the other compresses
 _EXAMPLES = 3
 _BEGINS_A_FORMULA = ("=", "+", "-", "@")
-_EXCLUDE = "Leave variants out with --exclude"
+_EXCLUDE = "Leave variants out with --extract"
 _NAME_VARIANTS = f"Name variants with `plink2 --set-all-var-ids @:#:$r:$a`. {_EXCLUDE} otherwise"
 
 

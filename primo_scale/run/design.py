@@ -613,9 +613,9 @@ def _row_norm(coding: genotype_coding.GenotypeCoding, model: Model) -> int:
     if coding.unit == 1:
         raise UsageError(
             "rows of -1, 0 and 1 cannot be scaled back without losing them",
-            where="--row-norm",
+            where="row_norm",
             value=model.row_norm,
-            remedy="Give --ref-freq, whose coding is finer, or leave --row-norm out",
+            remedy="Give --ref-freq, whose coding is finer, or leave row_norm out",
         )
     squared = math.floor(min(model.row_norm * coding.unit, 2.0**31) ** 2)
     return min(max(squared, 1), coding.max_squared_norm)
@@ -691,7 +691,7 @@ def _uses_components(model: Model, design: Design) -> bool:
         return False
     remedy = "Leave it out, or give --no-ld-components"
     if model.row_norm is not None:
-        raise UsageError("is a bound on rows of variants", where="--row-norm", remedy=remedy)
+        raise UsageError("is a bound on rows of variants", where="row_norm", remedy=remedy)
     if max(design.block_sizes) > LARGEST_BLOCK:
         raise UsageError(
             "LD components need smaller LD blocks",

@@ -1,6 +1,6 @@
 """Stages that pack genotype files into a store and copy the store, and the store before them.
 
-``--extract-by-prior`` chooses the variants that are most important in a public score.
+`extract_by_prior` chooses the variants that are most important in a public score.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def importance_by(
         """Return the importance of each variant."""
         file = read_public(path, None)
         matched = match_weights(file, variants, may_be_wider=True)
-        LOGGER.info("--extract-by-prior %s: %s", path, matched.counts.in_words())
+        LOGGER.info("extract_by_prior %s: %s", path, matched.counts.in_words())
         its = variants.select(matched.variants)
         frequency = read_reference_frequencies(ref_freq, its).a1_frequency
         heterozygosity = np.nan_to_num(2 * frequency * (1 - frequency))

@@ -118,7 +118,7 @@ def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
         if method.name != catalogue.GAMMA_METHOD:
             raise UsageError(
                 f"{method.name} has no share of the budget to set",
-                where="--gamma",
+                where="gamma",
                 value=fit.gamma,
                 remedy=f"Leave it out, or give --method {catalogue.GAMMA_METHOD}",
             )
@@ -128,7 +128,7 @@ def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
     if design.components is None and estimator.fits_factors:
         raise UsageError(
             "estimates effects from LD components, which this release does not have",
-            where="--shrinkage",
+            where="shrinkage",
             value=estimator,
             remedy="Leave it out, or give --ld-panel where the statistics are made",
         )
@@ -139,8 +139,8 @@ def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
         if method.name != _COMPONENTS_METHOD or estimator.is_ridge or other:
             raise UsageError(
                 f"LD components are solved by {_COMPONENTS_METHOD} with the choices of "
-                f"--shrinkage, and two rounds with {sampling} weights",
-                where="--method, --shrinkage, --ridge",
+                f"shrinkage, and two rounds with {sampling} weights",
+                where="--method, shrinkage, --ridge",
                 value=f"{method.name}, {estimator}",
                 remedy="Leave it out, or give --no-ld-components or --rounds 1 where the "
                 "statistics are made",
@@ -158,8 +158,8 @@ def _choose_without_noise(design: Design, fit: Fit) -> ChosenMethod:
     """Return the most accurate estimator without noise that the sizes of a design allow."""
     given = {
         "--method": fit.method != "auto",
-        "--shrinkage": fit.shrinkage is not None,
-        "--gamma": fit.gamma is not None,
+        "shrinkage": fit.shrinkage is not None,
+        "gamma": fit.gamma is not None,
         "--ridge": fit.ridge is not None and design.components is not None,
     }
     for option in given:
@@ -542,8 +542,8 @@ def _planned_release(
     if request.calibrate and not design.held_out:
         raise UsageError(
             "weights are calibrated by people held out, and these statistics have none",
-            where="--calibrate",
-            remedy="Give --hold-out where the statistics are made, or leave --calibrate out",
+            where="calibrate",
+            remedy="Give --hold-out where the statistics are made, or leave calibrate out",
         )
     build = request.genome_build or NOT_REPORTED
     if request.genome_build is None:

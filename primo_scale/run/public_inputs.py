@@ -237,7 +237,7 @@ def _read_populations(
     source = StatedPopulations(path.name, files.sha256_of_file(path), populations)
     if loadings is not None and not loadings.people.isdisjoint(panel.people):
         LOGGER.warning(
-            "--panel-populations: how much of a score is ancestry is not stated: loadings are of "
+            "panel_populations: how much of a score is ancestry is not stated: loadings are of "
             "the people of --ld-panel, in whom scores show none. Give an --ld-panel of other people"
         )
         members = members[:0]

@@ -311,7 +311,7 @@ def _sources(design: Design, build: str) -> tuple[stated.Source, ...]:
     if design.components is None:
         by_default = "default rule, from the reference frequencies"
         is_default = design.row_norm == default_row_norm(design.genotypes)
-        row_bound = by_default if is_default else "--row-norm"
+        row_bound = by_default if is_default else "row_norm"
     n_given = len(design.outcomes.covariates) - (loadings.n_components if loadings else 0)
     coarse = f"multiples of {step / design.outcomes.unit:.4f} sds"
     measured = "noisy regression on the covariates, before anything else"
@@ -323,7 +323,7 @@ def _sources(design: Design, build: str) -> tuple[stated.Source, ...]:
         ("Reference allele frequencies", *frequencies),
         ("LD blocks", design.ld_blocks, by_rule),
         ("LD panel", _name_and_digest(panel), "--ld-panel, public people"),
-        ("Genetic factors of the phenotypes", design.genetic_factors, "--genetic-factors"),
+        ("Genetic factors of the phenotypes", design.genetic_factors, "genetic_factors"),
         ("Genome build", build, "not given" if build == NOT_REPORTED else "--genome-build"),
         ("Number of people planned for", design.nominal_n, "--nominal-n"),
         ("Subsample", design.subsample and f"{design.subsample} people", "--subsample"),

@@ -135,7 +135,7 @@ class GenotypeFiles(GenotypeInputs):
     keep: Path | None = option(fields.FILE)
     remove: Path | None = option(fields.FILE)
     extract: Path | None = option(fields.FILE)
-    exclude: Path | None = option(fields.FILE)
+    exclude: Path | None = option(fields.FILE, expert=True)
     chromosomes: tuple[str, ...] | None = option(Kind("list of chromosomes", _chromosomes, "LIST"))
     ref_maf: float | None = option(fields.number("[0, 0.5]"), needs="ref_freq")
     ref_freq: Path | None = option(fields.PUBLIC_FILE, heading=MODEL)
@@ -242,7 +242,7 @@ class Model(Checked):
     genetic_factors: int | None = option(
         fields.count(metavar="K"), expert=True, needs="ld_panel ld_components"
     )
-    rounds: int | None = option(fields.count("[1, 2]"), expert=True)
+    rounds: int | None = option(fields.count("[1, 2]"))
     row_norm: float | None = option(fields.number("(0, inf)"), expert=True)
 
 

@@ -271,7 +271,7 @@ class StatedScore(PublicFile, frozen=True):
 class Estimation(Struct, frozen=True):
     """Computation of weights from the noisy statistics (post-processing)."""
 
-    estimator: Text  # name of the rule, as in ``--shrinkage``
+    estimator: Text  # name of the rule, as in `shrinkage`
     shrinkage: Text  # description of the rule
     eigenvalue_floor: Text  # description of what happens to small or negative eigenvalues
     parameters: Mapping[Text, Number]  # of the rule, in lattice units

@@ -75,7 +75,7 @@ def test_a_run_of_an_array_begins_again_and_refuses_another_array(array, ingeste
     statement = (request.out / "release.json").read_bytes()
     ps.release(request)
     assert (request.out / "release.json").read_bytes() == statement
-    with pytest.raises(ps.InputError, match=r"is not the result of this request .*genotypes\.bed"):
+    with pytest.raises(ps.InputError, match=r"is not the result of this request .*other sources"):
         ps.release(request_of({"genotypes": 2 - array}, ingested))
 
 

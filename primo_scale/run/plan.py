@@ -32,6 +32,7 @@ from primo_scale.genotypes.coding import (
     refuse_few_matches,
 )
 from primo_scale.genotypes.filters import Selection, select_variants
+from primo_scale.genotypes.genome_build import genome_build
 from primo_scale.genotypes.ingest import store_bytes
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
@@ -545,8 +546,8 @@ def _planned_release(
             where="calibrate",
             remedy="Give --hold-out where the statistics are made, or leave calibrate out",
         )
-    build = request.genome_build or NOT_REPORTED
-    if request.genome_build is None:
+    build = genome_build(request.genome_build, variants)
+    if request.genome_build is None and build == NOT_REPORTED:
         LOGGER.warning(
             "tools of the PGS Catalog refuse scoring files without a genome build: give "
             "--genome-build with the build that the positions are in"

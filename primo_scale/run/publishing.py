@@ -26,7 +26,6 @@ from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.store import DOSAGES
-from primo_scale.genotypes.tables import NOT_REPORTED
 from primo_scale.humanize import examples
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.solve import PRIVATE_DIGITS, phenotype_unit, round_in_place
@@ -324,7 +323,7 @@ def _sources(design: Design, build: str) -> tuple[stated.Source, ...]:
         ("LD blocks", design.ld_blocks, by_rule),
         ("LD panel", _name_and_digest(panel), "--ld-panel, public people"),
         ("Genetic factors of the phenotypes", design.genetic_factors, "genetic_factors"),
-        ("Genome build", build, "not given" if build == NOT_REPORTED else "--genome-build"),
+        ("Genome build", build, "--genome-build, or positions of known variants"),
         ("Number of people planned for", design.nominal_n, "--nominal-n"),
         ("Subsample", design.subsample and f"{design.subsample} people", "--subsample"),
         ("Bounds of phenotypes", listed, "--pheno-bounds"),

@@ -642,7 +642,7 @@ class FinalizeRequest(PrivacyParameters, Fit, Run):
         interval is above 0, and excludes 1 or has ends within a factor of 2.
     genome_build
         Genome build of the positions, for the PGS files; hg19 and hg38 mean the same (default:
-        NR, not reported).
+        inferred from known variants; NR: not reported).
     purge_intermediates
         Delete the private intermediate files after publication. The release and the ledger stay.
     """

@@ -156,6 +156,16 @@ def test_an_adjustment_of_another_request_is_refused_and_remains(tmp_path, other
     assert len(charges_of(tmp_path)) == 1
 
 
+@pytest.mark.parametrize("other", [{"exact": OTHER}, {"norm": 99}])
+def test_a_key_that_a_crash_left_draws_for_no_other_request(tmp_path, other):
+    """The same noise at two scales, or on two cohorts, would have an exact difference."""
+    open_budget(tmp_path, 9.0)
+    assert killed_at("draw started", pay_adjustment, tmp_path) == KILLED
+    (first,) = charges_of(tmp_path)
+    _, receipt = pay_adjustment(tmp_path, **other)
+    assert receipt.is_new and receipt.charge.id != first.id
+
+
 @pytest.mark.parametrize("label", ADJUSTMENT_STEPS)
 def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label):
     passed = steps_passed(pay_adjustment, tmp_path / "whole")

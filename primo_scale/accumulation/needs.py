@@ -13,7 +13,7 @@ from primo_scale import machine
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS, partial_bytes
 from primo_scale.accumulation.plan import Plan
 from primo_scale.cluster.profile import LocalProfile, Profile, ThreadsProfile, worker_memory
-from primo_scale.errors import ResourceError
+from primo_scale.errors import Field, ResourceError
 from primo_scale.genotypes.store import Packing
 from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.product_kernels import kernel_named
@@ -151,7 +151,7 @@ def check_needs(needs: Needs, profile: Profile, work_dir: Path, *, bytes_there: 
     if limit is not None and limit < least:
         raise ResourceError(
             "a worker needs more memory than its limit",
-            where="memory_limit" if workers else "--cluster",
+            where=Field("memory_limit") if workers else "--cluster",
             value=bytes_in_words(limit),
             limit=f"at least {bytes_in_words(least)}, as Dask stops a worker at {_PAUSED_AT:.0%}",
             remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",

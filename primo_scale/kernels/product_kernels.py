@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from primo_scale.errors import UsageError
+from primo_scale.errors import Field, UsageError
 from primo_scale.kernels import AUTOMATIC, KERNELS
 from primo_scale.kernels.compiling import (
     I8,
@@ -76,7 +76,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
     if not kernel.is_available():
         raise UsageError(
             f"this machine cannot run the kernel, which needs {kernel.needs}",
-            where="kernel",
+            where=Field("kernel"),
             value=name,
             remedy="Leave the option out, to use the fastest kernel that the machine can run",
         )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from primo_scale.errors import UsageError
+from primo_scale.errors import Field, UsageError
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
     if not method.estimator.is_choice:
         raise UsageError(
             f"{method.name} has its own penalty",
-            where="--ridge" if chosen is ESTIMATORS["ridge"] else "shrinkage",
+            where=Field("ridge" if chosen is ESTIMATORS["ridge"] else "shrinkage"),
             value=chosen,
             remedy="Leave it out, or use --method reuse-cov-gauss",
         )

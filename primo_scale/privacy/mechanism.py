@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 
-from primo_scale.errors import UsageError
+from primo_scale.errors import Field, UsageError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.noise import LARGEST_FINE_SIGMA
@@ -429,7 +429,7 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
     if gram_share(promise, recipe) <= 0:
         raise UsageError(
             "the smallest eigenvalue would take the whole budget",
-            where="gamma",
+            where=Field("gamma"),
             value=recipe.eigenvalue_share,
             limit=f"below {1 - counts_share(promise):g}",
         )

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.plan import COARSE_STEP, block_boundaries
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes import coding as genotype_coding
 from primo_scale.genotypes.coding import MatchedFrequencies
@@ -613,7 +613,7 @@ def _row_norm(coding: genotype_coding.GenotypeCoding, model: Model) -> int:
     if coding.unit == 1:
         raise UsageError(
             "rows of -1, 0 and 1 cannot be scaled back without losing them",
-            where="row_norm",
+            where=Field("row_norm"),
             value=model.row_norm,
             remedy="Give --ref-freq, whose coding is finer, or leave row_norm out",
         )
@@ -691,7 +691,7 @@ def _uses_components(model: Model, design: Design) -> bool:
         return False
     remedy = "Leave it out, or give --no-ld-components"
     if model.row_norm is not None:
-        raise UsageError("is a bound on rows of variants", where="row_norm", remedy=remedy)
+        raise UsageError("is a bound on rows of variants", where=Field("row_norm"), remedy=remedy)
     if max(design.block_sizes) > LARGEST_BLOCK:
         raise UsageError(
             "LD components need smaller LD blocks",

@@ -24,7 +24,7 @@ from primo_scale.accumulation.clipping_rules import multiplier_columns
 from primo_scale.accumulation.needs import Needs, check_needs, needs
 from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import finished_plan_digest
-from primo_scale.errors import InputError, ResourceError, UsageError
+from primo_scale.errors import Field, InputError, ResourceError, UsageError
 from primo_scale.gaussian.calibration import check_draws
 from primo_scale.genotypes.coding import (
     LARGEST_CODE,
@@ -119,7 +119,7 @@ def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
         if method.name != catalogue.GAMMA_METHOD:
             raise UsageError(
                 f"{method.name} has no share of the budget to set",
-                where="gamma",
+                where=Field("gamma"),
                 value=fit.gamma,
                 remedy=f"Leave it out, or give --method {catalogue.GAMMA_METHOD}",
             )
@@ -129,7 +129,7 @@ def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
     if design.components is None and estimator.fits_factors:
         raise UsageError(
             "estimates effects from LD components, which this release does not have",
-            where="shrinkage",
+            where=Field("shrinkage"),
             value=estimator,
             remedy="Leave it out, or give --ld-panel where the statistics are made",
         )
@@ -158,14 +158,14 @@ def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
 def _choose_without_noise(design: Design, fit: Fit) -> ChosenMethod:
     """Return the most accurate estimator without noise that the sizes of a design allow."""
     given = {
-        "--method": fit.method != "auto",
+        "method": fit.method != "auto",
         "shrinkage": fit.shrinkage is not None,
         "gamma": fit.gamma is not None,
-        "--ridge": fit.ridge is not None and design.components is not None,
+        "ridge": fit.ridge is not None and design.components is not None,
     }
     for option in given:
         if given[option]:
-            raise UsageError("has no effect on these statistics without noise", where=option)
+            raise UsageError("has no effect on these statistics without noise", where=Field(option))
     sampling = catalogue.ESTIMATORS[_COMPONENTS_ESTIMATOR]
     samples = design.components is not None or (
         max(design.block_sizes) <= LARGEST_BLOCK
@@ -543,7 +543,7 @@ def _planned_release(
     if request.calibrate and not design.held_out:
         raise UsageError(
             "weights are calibrated by people held out, and these statistics have none",
-            where="calibrate",
+            where=Field("calibrate"),
             remedy="Give --hold-out where the statistics are made, or leave calibrate out",
         )
     build = genome_build(request.genome_build, variants)

@@ -174,10 +174,13 @@ def test_the_release_states_its_components_and_verifies(cohort, work):
     thinned(
         [
             (("--row-norm", 20), ("--row-norm", "--no-ld-components")),
-            (("--ridge", 3), ("--shrinkage", "--no-ld-components")),
+            (("--ridge", 3), ("shrinkage", "--no-ld-components")),
             (("--method", "naive"), ("naive", "--no-ld-components")),
             (("--sumstats",), ("--sumstats", "--no-ld-components")),
-            (("--no-ld-components", "--genetic-factors", 2), ("--genetic-factors", "--ld-panel")),
+            (
+                ("--no-ld-components", "--genetic-factors", 2),
+                ("--genetic-factors", "--ld-components"),
+            ),
         ],
         every=3,
     ),

@@ -85,7 +85,7 @@ def test_codes_do_not_change_the_kernel_chosen_for_a_processor(
 )
 def test_a_refusal_states_what_is_missing_and_the_remedy(features, name: str, needs: str) -> None:
     features(frozenset())
-    with pytest.raises(UsageError, match=f"--kernel: .*{needs}.*got {name}.*Leave the option out"):
+    with pytest.raises(UsageError, match=f"kernel: .*{needs}.*got {name}.*Leave the option out"):
         choose_kernel(name, 1)
     with pytest.raises(UsageError):
         warmed_up(name, 1)

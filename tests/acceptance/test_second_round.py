@@ -207,7 +207,7 @@ def test_every_privacy_unit_has_two_rounds(cohort, options):
 def test_another_way_to_weights_is_refused(cohort, work):
     asked = ("--work-dir", work, *BUDGET, "--ledger", cohort.folder / "ledger-release")
     asked += ("--out", cohort.folder / "other", "--shrinkage", "known-noise")
-    refused(command(finalize, *asked), 2, "--shrinkage", "--rounds 1")
+    refused(command(finalize, *asked), 2, "shrinkage", "--rounds 1")
 
 
 def test_rounds_that_are_not_possible_are_refused(cohort):

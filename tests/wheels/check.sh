@@ -16,7 +16,7 @@ check() { # python3.11 --resolution lowest-direct
   "$1" --version || { [[ ${CI:-} != true ]]; return; }
   "$uv" venv --quiet --python "$(type -P "$1")" "$folder/venv"
   "$uv" pip install --quiet --python "$python" "${@:2}" -r pyproject.toml \
-    --extra report --extra s3 --extra test
+    --extra s3 --extra test
   "$uv" pip install --quiet --python "$python" --no-deps "$out"/*.whl
   cp -r demo pyproject.toml tests "$folder"
   (

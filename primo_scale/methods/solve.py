@@ -437,9 +437,9 @@ def whitened(
     Parameters
     ----------
     covariance
-        Of the measured columns, so that people add the covariance ``residual * covariance``.
+        Covariance of the measured columns: people add the covariance ``residual * covariance``.
     responses
-        Of the target to effects of codes, shape (d_b, m).
+        Responses of the target to effects of codes, shape (d_b, m).
     target
         Shape (m, l).
     noise

@@ -53,7 +53,8 @@ class PartyFitRequest(Checked):
     predictors
         Columns to predict with (default: all others).
     method
-        Of rows, bgm, or dgm with the correction for the noise; of mixtures, rmgm or rmgm-debiased.
+        Method of the fit: for rows bgm, or dgm, which corrects for the noise; for mixtures rmgm
+        or rmgm-debiased.
     ridge
         Penalty, as a sum over people (default: small eigenvalues are raised).
     out

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 SMALL, LARGE = 20_000, 80_000
 N_VARIANTS = 1_000
 # A worker may need a tenth more for four times the people. The command holds the IDs of all people
-# (measured: 300 to 360 bytes for each), and no codes of genotypes, which take 1,000 bytes for each.
+# (measured: 630 bytes for each), and no codes of genotypes, which take 1,000 bytes for each.
 LARGEST_GROWTH, ID_BYTES = 1.10, 700
 # Largest and smallest allowed share of the predicted memory. The command beside workers was
 # measured at 0.49 to 0.52 of its prediction.

@@ -48,6 +48,7 @@ SIGNER = "the signer's word: nothing else in the release follows from it"
 LIMITS = "the signer's word, within limits that other numbers set"
 NOISE = "more noise than needed, or a finer lattice, is not wrong"
 RESULTS = "noisy statistics, as long as the results that follow from them are the same"
+ROUNDING = "an effect far below its error, within the tolerance of its p-value"
 UNCAUGHT = {
     "accuracy.effective_sample_size": LIMITS,
     "cohort.n_samples": LIMITS,
@@ -94,7 +95,9 @@ UNCAUGHT = {
     "party.n_people": LIMITS,
     "covariates.tsv": "weights of covariates stand in no other file",
     "party values.npy": "noisy values stand in no other file",
+    "sumstats/": ROUNDING,
 }
+SOMETIMES = {RESULTS, ROUNDING}  # the noise decides whether a change is found
 
 
 @dataclass(frozen=True)
@@ -214,4 +217,4 @@ def test_a_change_of_any_other_number_is_found(tmp_path: Path, monkeypatch) -> N
     for member in sorted(found):
         print(f"{missed[member]}/{tried[member]} {member}")
     assert sorted(found - UNCAUGHT.keys()) == []
-    assert UNCAUGHT.keys() - found <= {m for m, reason in UNCAUGHT.items() if reason == RESULTS}
+    assert UNCAUGHT.keys() - found <= {m for m, reason in UNCAUGHT.items() if reason in SOMETIMES}

@@ -66,9 +66,9 @@ class FirstRound:
     """One LD block after the first round, and what the panel knows beside its components."""
 
     block: Block  # m components of d_b codes, and X'Y of l phenotypes
-    # Covariance of the codes that the components do not have, by the panel, times the number of
-    # people; 0 between windows. Shape (d_b, d_b).
-    rest: Float64
+    # Covariance of a window's w codes that the components do not have, by the panel, times the
+    # number of people, shape (w, w). It is 0 between windows.
+    rest: list[Float64]
     windows: tuple[int, ...]  # boundaries among the codes: 0, ..., d_b
 
     def covariances(self, columns: Float64) -> Float64:
@@ -76,7 +76,10 @@ class FirstRound:
         back = self.block.back
         # Without the floor of its eigenvalues, which would count as covariance of the codes.
         gram = self.block.blend.gram
-        return np.asarray(back @ (gram @ (back.T @ columns)) + self.rest @ columns)
+        found = np.asarray(back @ (gram @ (back.T @ columns)))
+        for (start, stop), rest in zip(pairwise(self.windows), self.rest, strict=True):
+            found[start:stop] += rest @ columns[start:stop]
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +129,7 @@ def posterior_of(
     means, _, _, states = sample(maps, column, effect, _SWEEPS_PER_STATE * _STATES, _STATES)
     found, explained, start = list[tuple[Float64, Float64]](), 0.0, 0
     for block in blocks:
-        here = slice(start, start + len(block.rest))
+        here = slice(start, start + block.windows[-1])
         found += _of_block(block, states[:, here].astype(np.float64), n_samples)
         explained += float(means[here] @ block.covariances(means[here])) / n_samples
         start = here.stop
@@ -324,16 +327,12 @@ def _first_rounds(
         """Return one block; windows cover what its components leave of the codes."""
         block = lattice_block(adjustment, panel, scores, number)
         start, stop = panel.boundaries[number : number + 2]
-        windows = [cut for cut in cuts if start <= cut <= stop]
-        rest = np.zeros((stop - start, stop - start))
-        for lower, upper in pairwise(windows):
-            inside, known = (
-                slice(lower - start, upper - start),
-                block.back[lower - start : upper - start],
-            )
-            rest[inside, inside] = n * covariances[cuts.index(lower)]
-            rest[inside, inside] -= known @ block.blend.gram @ known.T
-        return FirstRound(block, rest, tuple(cut - start for cut in windows))
+        windows = tuple(cut - start for cut in cuts if start <= cut <= stop)
+        rest = []
+        for window, (lower, upper) in enumerate(pairwise(windows), start=cuts.index(start)):
+            known = block.back[lower:upper]
+            rest.append(n * covariances[window] - known @ block.blend.gram @ known.T)
+        return FirstRound(block, rest, windows)
 
     return map_blocks(first, layout.sizes)
 
@@ -351,7 +350,7 @@ def _of_block(
     """Yield the directions of every window, (w, k), and the posterior variances in them."""
     for start, stop in pairwise(block.windows):
         inside = slice(start, stop)
-        unit = np.zeros((len(block.rest), stop - start))
+        unit = np.zeros((block.windows[-1], stop - start))
         unit[np.arange(start, stop), np.arange(stop - start)] = 1
         covariances = block.covariances(unit) / n_samples  # of the block's codes with the window's
         values, vectors = np.linalg.eigh(covariances[inside])
@@ -369,15 +368,15 @@ def _column(
     blocks: Sequence[FirstRound], phenotype: Phenotype, second: Sequence[Measured] | None
 ) -> tuple[EffectMaps, Column, float]:
     """Return the coordinates of a phenotype, and the mean variance of its effects."""
-    bases = [
-        _basis(block, phenotype, None if second is None else second[number])
-        for number, block in enumerate(blocks)
-    ]
-    coordinates = [each.coordinates for each in bases]
+    coordinates, matrices = [], []
+    for number, block in enumerate(blocks):
+        basis = _basis(block, phenotype, None if second is None else second[number])
+        coordinates.append(basis.coordinates)
+        matrices.append(basis.matrix.astype(np.float32))
     covariance, prior = np.array([[phenotype.variance]]), np.ones(1)
     effects = own_effects(coordinates, covariance, prior)
     (column,) = columns_of(coordinates, covariance, effects)
-    maps = effect_maps([each.matrix.astype(np.float32) for each in bases])
+    maps = effect_maps(matrices)
     return maps, replace(column, number=phenotype.number), phenotype.effect * column.scale
 
 

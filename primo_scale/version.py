@@ -1,3 +1,3 @@
 """Version of primo_scale, in a module that imports nothing."""
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"

@@ -195,12 +195,12 @@ def test_the_noise_on_every_group_is_counted():
     assert (covered_within(0.3, 4, counted=0.5) < 0.92).all()
 
 
-@pytest.mark.parametrize("noise", [0.0, 1.5])
-def test_small_groups_do_not_count(noise):
-    """The third group is below five standard deviations of the noise on its number."""
+@pytest.mark.parametrize(("noise", "people"), [(0.0, 4), (3.0, 40)])
+def test_small_groups_do_not_count(noise, people):
+    """The third group has below 30 people, or five standard deviations of the noise on them."""
     random = np.random.default_rng(2)
     sums = np.rint(np.array(grouped(random, 0.5, 0.0)) * 1e6).astype(int)
-    sums[2] = np.rint(sums[2] * 0.02)  # four people
+    sums[2] = np.rint(sums[2] * people / PEOPLE[2])
     scale_ = 1e6 * noise
     stated = {"residual_bound": 1.0, "counts": [33] * 33 + [0], "sums": np.ravel(sums)}
     public = {"constant": 500, "people": sum(PEOPLE), "unit": 1000}

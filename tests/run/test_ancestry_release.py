@@ -13,9 +13,11 @@ from support.small_cohort import command, refused, succeeded
 from primo_scale.cli.commands import accumulate, finalize, ingest, release, verify
 from primo_scale.evaluation.scores import open_files
 from primo_scale.genotypes.source import SourceFiles
-from primo_scale.genotypes.store import HARD_CALLS
+from primo_scale.genotypes.store import HARD_CALLS, open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.design import load_design
+from primo_scale.run.finalize_stage import score_held_out
 from primo_scale.verify.release import document_findings
 
 NAMES = np.array(["AFR", "EAS", "EUR"])
@@ -188,6 +190,30 @@ def test_the_sums_of_each_group_are_those_of_its_people(released):
             limit = 6 * sigma / unit**2 * np.array([1, 1, 1, *[np.sqrt(0.5)] * 3]) + 1
             assert (np.abs(sums[g] - exact) < limit).all()
             assert here.sum() * kappa**2 > limit[0], "noise does not hide a group"
+
+
+def test_what_components_explain_is_subtracted_from_the_scores(released, tmp_path):
+    folder, _ = released
+    work, random = folder / "release.work", np.random.default_rng(4)
+    design, store = load_design(work / "design.json"), open_genotype_store(work / "genotypes.zarr")
+    outcomes = open_outcome_store(work / "outcomes.zarr")
+    weights = ScoringWeights(
+        store.variants, TRAITS, random.normal(size=(D, 2)), np.zeros(2), ("PC1", "PC2"),
+        np.zeros((2, 2)), np.ones(D),
+    )  # fmt: skip
+    apart, explained = held_out(folder), random.normal(0, 50, (2, 2))
+    scored = [
+        np.concatenate(parts)
+        for parts in zip(
+            *score_held_out(store, outcomes, design, weights, explained, tmp_path).batches(),
+            strict=True,
+        )
+    ]
+    codes = outcomes.read_held_out(slice(0, store.n_samples))
+    moved = codes[:, 1:3] / [c.scale for c in design.outcomes.covariates]
+    plain = dosages_of(folder).T[apart] @ weights.per_allele - design.outcomes.means
+    np.testing.assert_allclose(scored[0], plain - moved @ explained, atol=1e-6)
+    assert np.abs(moved @ explained).max() > 10
 
 
 def dosages_of(folder):

@@ -1,4 +1,4 @@
-# Reads every table of a release as docs/report.md says, and writes it as CSV.
+# Reads every table of a release as docs/received-a-release.md says, and writes it as CSV.
 #   Rscript read_tables.R RELEASE OUT
 library(data.table)
 arguments <- commandArgs(trailingOnly = TRUE)

@@ -1,4 +1,4 @@
-"""Read every table of a release as docs/report.md says, and write it as CSV.
+"""Read every table of a release as docs/received-a-release.md says, and write it as CSV.
 
 python read_tables.py pandas|polars RELEASE OUT
 """

@@ -86,6 +86,15 @@ def test_public_genotypes_are_kept_and_the_product_of_norms_is_bounded(rule, peo
     assert max(int(a) * int(b) for a, b in zip(lengths, own, strict=True)) <= bound
 
 
+def test_the_product_of_norms_is_bounded_where_a_quotient_is_rounded() -> None:
+    """20 times 10 is above 19 times 10, whose quotient by 20 is 9.5."""
+    rule = ClippingRule(LongRecords.PHENOTYPES, 19, None, 10)
+    own = rule.clip_outcomes(
+        np.array([[7, 3, 1]], np.int16), 1, np.array([UNCLIPPED]), np.array([[20]])
+    )
+    assert 20 * squared(own[:, 1:])[0] <= 19 * 10 and own[0, 0] == 7 and own[0, 1:].any()
+
+
 @given(records(low=-3, high=3))
 def test_records_within_the_bounds_are_unchanged(people) -> None:
     rule = ClippingRule(LongRecords.RECORD, 54, (18, 27, 9), 3 * 32767**2)

@@ -296,6 +296,14 @@ def test_another_key_label_count_or_scale_is_another_noise(key, label, count, si
     assert correlated(first, KeystreamNoise(KEY).draw("a", 50_000, SCALE))  # a repeated key
 
 
+def test_parts_of_a_draw_are_independent():
+    """Each chunk has a key of its own."""
+    size = noise_module._CHUNK_DRAWS
+    chunks = KeystreamNoise(KEY).draw("a", 3 * size, SCALE).reshape(3, size)
+    for first, second in itertools.combinations(chunks, 2):
+        assert not correlated(first, second)
+
+
 def test_a_label_is_given_once():
     noise = KeystreamNoise(KEY)
     noise.draw("X'X, block 1", 2, SCALE)

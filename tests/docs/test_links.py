@@ -64,6 +64,7 @@ def test_the_citation_and_the_image_names_have_this_version():
     changelog = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
     released = re.findall(rf"^## {re.escape(__version__)} \((.+)\)$", changelog, re.MULTILINE)
     assert re.findall(r"^date-released: (.+)$", citation, re.MULTILINE) == released
-    cluster = [path for path in source_files("") if REPOSITORY / "cluster" in path.parents]
-    named = re.findall(r"primo-scale:([\d.]+\d)", "".join(map(Path.read_text, cluster)))
+    pages = [path for path in source_files("") if REPOSITORY / "cluster" in path.parents]
+    pages.append(REPOSITORY / "docs/installation.md")
+    named = re.findall(r"primo-scale:([\d.]+\d)", "".join(map(Path.read_text, pages)))
     assert set(named) == {__version__}

@@ -234,6 +234,9 @@ BUDGETED = {"pheno": "p", "pheno_bounds": "b", "epsilon": 5, "delta": 1e-6}
 
 WRONG_TYPES = {
     "subsample: is of the wrong type (found True,": lambda: Privacy(subsample=True),
+    "non_private: is of the wrong type (found 'False', expected bool)": lambda: Privacy(
+        non_private="False"
+    ),
     "(found 'five', expected float or None)": lambda: Privacy(epsilon="five"),
     "(found list of int, str, expected one or several str or": lambda: OutcomeTables(
         "p", "b", pheno_name=["QT1", 2]

@@ -3,7 +3,9 @@
 The files in ``formats`` were written by plink2 and bio2zarr (``formats/make_formats.py``).
 """
 
+import gzip
 import shutil
+import struct
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -219,6 +221,31 @@ def test_a_vcf_without_an_index_or_with_that_of_another_file_is_refused(tmp_path
     Path(f"{moved}.csi").write_bytes(b"")
     with pytest.raises(InputError, match=r"its index is that of another file: error loading"):
         open_source(SourceFiles((Path(moved),), "vcf"))
+
+
+def test_a_vcf_with_fewer_records_than_its_index_states_is_refused(files_of, tmp_path):
+    """The pseudo-bin of the CSI format holds the number of records."""
+    files = copied(files_of("odd", "vcf"), tmp_path)
+    index = tmp_path / "odd.vcf.gz.csi"
+    content = bytearray(gzip.decompress(index.read_bytes()))
+    (depth,) = struct.unpack_from("<i", content, 8)
+    place = content.index(struct.pack("<I", ((1 << 3 * (depth + 1)) - 1) // 7 + 1)) + 32
+    (records,) = struct.unpack_from("<Q", content, place)
+    struct.pack_into("<Q", content, place, records + 1)
+    index.write_bytes(content)
+    with pytest.raises(InputError, match=r"(\d+) of (?!\1)\d+ records can be read"):
+        open_source(files)
+
+
+def test_a_reader_of_a_pgen_is_used_again_for_other_people(files_of):
+    source = open_source(files_of("base_n43_m61", "pfile"))
+    whole = genotypes(source)
+    few = np.empty((len(whole), packed_width(3)), dtype=np.uint8)
+    source.read_into(few, np.arange(len(whole)), np.array([5, 9, 30]))
+    np.testing.assert_array_equal(genotypes(source), whole)
+    np.testing.assert_array_equal(
+        copies_of_hard_calls(few, 3), copies_of_hard_calls(whole, 43)[:, [5, 9, 30]]
+    )
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,13 @@ def test_a_budget_covers_exactly_the_costs_that_compose_to_it(
     assert composed_epsilon(parts + Cost(limit), delta) == pytest.approx(epsilon, rel=3e-6)
 
 
+def test_approximate_costs_alone_stay_below_epsilon_and_delta():
+    budget = AccountBudget(1.0, DELTA)
+    assert budget.covers(Cost(0.0, 1.0, DELTA / 2))
+    assert not budget.covers(Cost(0.0, math.nextafter(1.0, 2), DELTA / 2))
+    assert not budget.covers(Cost(0.0, 0.5, DELTA))
+
+
 def test_approximate_costs_reduce_the_remaining_epsilon_and_delta(ledger):
     ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
     part = Cost(0.0, 2.0, DELTA / 4)

@@ -63,6 +63,34 @@ def test_tampering_is_detected_and_blocks_payments(used, statement, problem):
             ledger.reserve(request())
 
 
+def test_events_that_changed_places_are_detected(path):
+    """Each digest is that of its event and of the one before."""
+    with Ledger(path) as ledger:
+        publish(ledger)
+        ledger.set_budget(ACCOUNT, epsilon=7.0, delta=DELTA)
+        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=DELTA)
+        assert ledger.verify() == []
+    columns = "time, kind, body, digest"
+    database = sqlite3.connect(path, isolation_level=None)
+    last, before = database.execute(
+        f"SELECT number, {columns} FROM events ORDER BY number DESC LIMIT 2"
+    ).fetchall()
+    database.close()
+    change = "UPDATE events SET time = {!r}, kind = {!r}, body = {!r}, digest = {!r} WHERE number ="
+    tamper(
+        path,
+        f"{change.format(*before[1:])} {last[0]}",
+        f"{change.format(*last[1:])} {before[0]}",
+    )
+    with Ledger(path, create=False) as ledger:
+        assert any("changed after it was written" in line for line in ledger.verify())
+
+
+def test_digests_of_two_purposes_never_collide(path):
+    with Ledger(path) as ledger:
+        assert ledger.keyed_digest("people", b"1") != ledger.keyed_digest("peopl", b"e1")
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -215,6 +215,16 @@ def test_a_person_whom_a_party_does_not_know_gets_noise_alone(tmp_path: Path) ->
     check_noise(values, release.document["mechanism"]["sigma"])
 
 
+def test_a_person_in_two_rows_of_a_table_is_refused(tmp_path: Path) -> None:
+    """Two families may have a person of the same IID, who would count twice."""
+    parties = make_parties(tmp_path)
+    header, *lines = parties[0].table.read_text().splitlines()
+    rows = [f"F1 {line}" for line in lines] + [f"F2 {lines[7]}"]
+    parties[0].table.write_text("\n".join(["#FID " + header.removeprefix("#"), *rows]) + "\n")
+    with pytest.raises(InputError, match=rf"one person in two rows.*{lines[7].split()[0]}"):
+        party_release(request_of(parties[0], tmp_path))
+
+
 def fit_of(releases: list[Path], out: Path, method: str):
     return party_fit(releases=releases, outcome="y", out=out, method=method)
 

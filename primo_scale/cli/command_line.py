@@ -26,15 +26,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 from click.core import ParameterSource
 
-from primo_scale.errors import (
-    Field,
-    InterruptedRun,
-    PrimoError,
-    ResourceError,
-    UsageError,
-    anticipated,
-    with_options,
-)
+from primo_scale import errors
 from primo_scale.interruption import check, signals_noted
 from primo_scale.run import run_log
 from primo_scale.storage.files import files_private
@@ -75,14 +67,14 @@ class _OneLineErrors(click.Command):
             line = _filter_of_the_cohort(error) or f"error: {message} See --help."
             click.echo(message if is_help else line, err=True)
             sys.exit(error.exit_code)
-        except (PrimoError, MemoryError, OSError) as error:
+        except (errors.PrimoError, MemoryError, OSError) as error:
             explained = _explained(error)
             if _shows_traceback() or explained is None:
                 raise
             click.echo(f"error: {explained}", err=True)
             sys.exit(explained.exit_code)
         except click.Abort:
-            sys.exit(InterruptedRun.exit_code)
+            sys.exit(errors.InterruptedRun.exit_code)
 
 
 class ContractCommand(_OneLineErrors):
@@ -96,12 +88,14 @@ class ContractCommand(_OneLineErrors):
             if not debug:
                 ends.push(_end_without_traceback)
             # The watching thread has a context of its own.
-            log_interruption = partial(copy_context().run, _report, InterruptedRun("interrupted"))
+            log_interruption = partial(
+                copy_context().run, _report, errors.InterruptedRun("interrupted")
+            )
             try:
                 with signals_noted(log_interruption), files_private():
                     check()
                     self.run(ctx)
-            except (PrimoError, MemoryError, OSError, RuntimeError) as error:
+            except (errors.PrimoError, MemoryError, OSError, RuntimeError) as error:
                 explained = _explained(error)
                 if debug or explained is None:
                     raise
@@ -167,22 +161,22 @@ def _refuse_other_encodings(words: Sequence[str]) -> None:
             with suppress(UnicodeError):  # bytes that Python did not decode may be UTF-8
                 word = word.encode(errors="surrogateescape").decode()
                 what, remedy = "is UTF-8, and the locale is not", "Set LC_ALL=C.UTF-8"
-            raise UsageError(
+            raise errors.UsageError(
                 f"an argument or the working directory {what}", value=ascii(word), remedy=remedy
             ) from None
 
 
-def _explained(error: BaseException) -> PrimoError | None:
+def _explained(error: BaseException) -> errors.PrimoError | None:
     """Return the error to show, which names standard output if a write to it failed."""
     unwritten = _of_output(error)
     if unwritten is not None and unwritten.errno != errno.EPIPE:
         _discard_output()
-        return ResourceError(
+        return errors.ResourceError(
             f"cannot be written: {unwritten.strerror}",
             where="standard output",
             remedy="Free space on its disk, or send the output elsewhere",
         )
-    explained = anticipated(error)
+    explained = errors.anticipated(error)
     if explained is not None:
         explained.name_options()
     return explained
@@ -210,11 +204,15 @@ def _reader_has_left() -> bool:
     return any(event & select.POLLERR for _, event in state.poll(0))
 
 
-def _report(error: PrimoError) -> None:
+def _report(error: errors.PrimoError) -> None:
     """Log an error; the output file of a batch job only gets a reference to the run's log."""
     record = run_log.error_record(error)
     log = run_log.LOGGED_IN.get()
-    if log is not None and _is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
+    if (
+        log is not None
+        and _is_batch_output(sys.stderr)
+        and not isinstance(error, errors.InterruptedRun)
+    ):
         record.msg = f"error: exit code {error.exit_code}; {log} says why"
         vars(record)["fields"] = {"exit_code": error.exit_code}
     run_log.LOGGER.handle(record)
@@ -224,7 +222,7 @@ def _end_without_traceback(_kind: object, error: BaseException | None, _trace: o
     """End a batch job by a bug whose traceback is in the run's log, and not in the job's output."""
     in_log = run_log.LOGGED_IN.get() is not None and isinstance(error, Exception)
     if in_log and _is_batch_output(sys.stderr):
-        bug = PrimoError("a bug")
+        bug = errors.PrimoError("a bug")
         _report(bug)
         sys.exit(bug.exit_code)
 
@@ -233,7 +231,9 @@ def _end_without_traceback(_kind: object, error: BaseException | None, _trace: o
 def _logged_to_terminal() -> Iterator[None]:
     """Show the log at the terminal, or its public lines in the output file of a batch job."""
     before = run_log.LOGGER.handlers[:], run_log.LOGGER.level, run_log.LOGGER.propagate
-    run_log.LOGGER.handlers[:] = [_terminal(), _DigestOnStandardOutput(logging.DEBUG)]
+    digest = logging.Handler(logging.DEBUG)
+    digest.emit = _print_digest  # type: ignore[method-assign]
+    run_log.LOGGER.handlers[:] = [_terminal(), digest]
     run_log.LOGGER.setLevel(logging.DEBUG)
     run_log.LOGGER.propagate = False
     try:
@@ -255,13 +255,10 @@ def _is_batch_output(stream: TextIO) -> bool:
     return any(os.environ.get(sign) for sign in BATCH_JOB_SIGNS) and not stream.isatty()
 
 
-class _DigestOnStandardOutput(logging.Handler):
-    """Handler that prints the digest of the statistics, which is private, outside batch jobs."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print the digest if the record contains it."""
-        if getattr(record, "event", None) == run_log.SUMMED and not _is_batch_output(sys.stdout):
-            click.echo(record.getMessage())
+def _print_digest(record: logging.LogRecord) -> None:
+    """Print the digest of the statistics, which is private, outside batch jobs."""
+    if getattr(record, "event", None) == run_log.SUMMED and not _is_batch_output(sys.stdout):
+        click.echo(record.getMessage())
 
 
 def _terminal() -> logging.Handler:
@@ -329,16 +326,6 @@ class RequestCommand(ContractCommand):
         return super().run(ctx)
 
 
-class RegularFile(click.Path):
-    """Path of a file that is regular, or does not exist yet."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        from primo_scale.run.fields import regular_file  # loads attrs
-
-        return regular_file(super().convert(value, param, ctx), (param and param.name) or "path")
-
-
 class FieldOption(click.Option):
     """Option of a field of a request, which reads its text."""
 
@@ -347,7 +334,7 @@ class FieldOption(click.Option):
     def __init__(self, name: str, field: Option, default: object) -> None:
         from primo_scale.run.fields import FLAG, NEEDED, PATHS, PUBLIC_FILES
 
-        flag, kind = Field(name).option, field.kind
+        flag, kind = errors.Field(name).option, field.kind
         self.heading = field.heading
         self._splits = kind.several and not kind.repeats
         self._splits_paths = kind in (PATHS, PUBLIC_FILES)
@@ -360,7 +347,7 @@ class FieldOption(click.Option):
             is_flag=kind is FLAG,
             multiple=kind.repeats,
             metavar=None if kind is FLAG else field.metavar,
-            help=with_options(field.help) + (f"  [{'; '.join(facts)}]" if facts else ""),
+            help=errors.with_options(field.help) + (f"  [{'; '.join(facts)}]" if facts else ""),
             callback=self._split,
             show_default=False,
         )

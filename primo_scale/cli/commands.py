@@ -13,14 +13,22 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand, ContractGroup, RegularFile, RequestCommand
+from primo_scale.cli.command_line import ContractCommand, ContractGroup, RequestCommand
 from primo_scale.errors import Field, InputError, InterruptedRun, UsageError
 from primo_scale.run.run_log import LOGGER
 
 Given = dict[str, Any]
 """Fields of a request that the command line gives."""
-_FILE = RegularFile(dir_okay=False, path_type=Path)
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+def _regular(_: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    """Return the path of a file that is regular, or does not exist yet."""
+    from primo_scale.run.fields import regular_file  # loads attrs
+
+    return None if value is None else regular_file(value, parameter.name or "path")
+
 
 _EXAMPLES = """
 Examples:
@@ -174,6 +182,7 @@ def finalize(asked: Any) -> None:
 @click.option(
     "--ledger",
     type=_FILE,
+    callback=_regular,
     help="For the custodian: the ledger must have paid for this very release.",
 )
 def verify(directory: Path, public_key: str | None, ledger: Path | None) -> None:
@@ -328,6 +337,7 @@ _LEDGER = click.option(
     "--ledger",
     "path",
     type=_FILE,
+    callback=_regular,
     help="The ledger file [default: primo_scale/ledger.sqlite under the XDG state directory].",
 )
 _COHORT = click.option(
@@ -438,7 +448,7 @@ def key() -> None:
 
 
 @key.command("new")
-@click.argument("file", type=_FILE)
+@click.argument("file", type=_FILE, callback=_regular)
 def key_new(file: Path) -> None:
     """Write a new random key to FILE, for --encryption-key.
 
@@ -474,7 +484,7 @@ def certificates(directory: Path, days: int) -> None:
 
 
 @cluster.command("show")
-@click.argument("file", type=_FILE, metavar="FILE.toml")
+@click.argument("file", type=_FILE, callback=_regular, metavar="FILE.toml")
 def cluster_show(file: Path) -> None:
     """Print the job script of a profile; start nothing.
 

@@ -33,16 +33,8 @@ from primo_scale.outcomes.coding import CovariateBounds, OutcomeCoding
 from primo_scale.outcomes.store import LEAST_HELD_OUT
 from primo_scale.panel import components as ld_components
 from primo_scale.panel.ld import LdPanel, panel_boundaries
+from primo_scale.privacy import mechanism as noise_plan
 from primo_scale.privacy import planning
-from primo_scale.privacy.mechanism import (
-    SHARES,
-    Guarantee,
-    Mechanism,
-    Promise,
-    PublicBounds,
-    Recipe,
-    calibrate,
-)
 from primo_scale.privacy.planning import ClipResponse, Floats, Measurement, PublicSizes
 from primo_scale.publication.texts import ONE_BLOCK, PANEL_RULE
 from primo_scale.run.request import FinalizeRequest, Model, Privacy
@@ -144,7 +136,9 @@ class Design:
 
     n_samples: int  # n; private if there is a `nominal_n`
     nominal_n: int | None  # public size that everything is planned for; None if n is public
-    guarantee: Guarantee | None  # of the release; None for statistics that are never made private
+    guarantee: (
+        noise_plan.Guarantee | None
+    )  # of the release; None for statistics that are never made private
     subsample: int | None  # number of people that X'X is summed over; None stands for everybody
     boundaries: tuple[int, ...]  # of the LD blocks, as indices of variants
     ld_blocks: str  # rule that gave the LD blocks, for the report
@@ -319,9 +313,9 @@ class Design:
         return ClippingRule(long_records, self.row_norm, self.block_norms, self.phenotype_norm)
 
     @property
-    def bounds(self) -> PublicBounds:
+    def bounds(self) -> noise_plan.PublicBounds:
         """Public bounds that noise is calibrated to."""
-        return PublicBounds(
+        return noise_plan.PublicBounds(
             row_norm=self.row_norm,
             block_norms=self.block_norms,
             phenotype_norm=self.phenotype_norm,
@@ -351,17 +345,17 @@ class Design:
         return planning.spectrum_shape(total, self.n_variants)
 
     @property
-    def promise(self) -> Promise:
+    def promise(self) -> noise_plan.Promise:
         """Guarantee of the statistics, and the share of mu^2 that the adjustment leaves."""
         if self.guarantee is None:
             raise ValueError("statistics of unclipped rows can never be private")
-        share = 1 - SHARES.adjustment
+        share = 1 - noise_plan.SHARES.adjustment
         if self.rounds == 2:
-            share *= SHARES.first_round
+            share *= noise_plan.SHARES.first_round
         given = self.guarantee
-        return Promise(given.epsilon, given.delta, given.unit, given.adjacency, share)
+        return noise_plan.Promise(given.epsilon, given.delta, given.unit, given.adjacency, share)
 
-    def mechanism(self, recipe: Recipe) -> Mechanism:
+    def mechanism(self, recipe: noise_plan.Recipe) -> noise_plan.Mechanism:
         """Return the least noise that keeps the promise."""
         promise = self.promise
         split = planning.split_for(
@@ -370,7 +364,7 @@ class Design:
             adjacency=promise.adjacency,
             block_norm=None if self.block_norms is None else max(self.block_norms),
         )
-        return calibrate(self.bounds, promise, recipe, split=split)
+        return noise_plan.calibrate(self.bounds, promise, recipe, split=split)
 
     @property
     def planned_digest(self) -> str:
@@ -559,7 +553,7 @@ def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) 
 
 def _planned(design: Design) -> Design:
     """Choose N_y with the least cost of noise and clipping, by the spectrum of a panel if any."""
-    sizes, recipe = design.sizes, Recipe(subsample=design.subsample)
+    sizes, recipe = design.sizes, noise_plan.Recipe(subsample=design.subsample)
 
     def cross_sigma_at(norm: int) -> float:
         return replace(design, phenotype_norm=norm).mechanism(recipe).scales.phenotype_cross
@@ -588,7 +582,7 @@ def _with_block_norms(design: Design) -> Design:
         return design
     norms = genotype_coding.block_row_norms(design.genotypes, design.boundaries)
     by_block = replace(design, block_norms=norms)
-    scales = [each.mechanism(Recipe()).scales for each in (design, by_block)]
+    scales = [each.mechanism(noise_plan.Recipe()).scales for each in (design, by_block)]
     # Either way of clipping divides the noise between the two, so that their product decides.
     dense, blocks = (max(each.gram) * each.phenotype_cross for each in scales)
     return by_block if blocks < dense else design
@@ -634,15 +628,8 @@ def design_panel(
     of the first choice count as noise on X'Y in the second one.
     """
     use_components, n_factors = _uses_components(model, design), model.genetic_factors
-    request = files.sha256_of_json(
-        {
-            "version": _VERSION,
-            "panel": panel.sha256,
-            "components": use_components,
-            "factors": n_factors,
-            "design": design.digest,
-        }
-    )
+    choices = {"panel": panel.sha256, "components": use_components, "factors": n_factors}
+    request = files.sha256_of_json({"version": _VERSION, **choices, "design": design.digest})
     if settled is not None and settled.request == request:
         return settled
     measured = _variances(panel, design.genotypes, design.boundaries)
@@ -664,7 +651,7 @@ def design_panel(
     if not use_components:
         return found
     # Public numbers of the same release without components, by which their norm is divided.
-    sigma = design.mechanism(Recipe()).scales.phenotype_cross
+    sigma = design.mechanism(noise_plan.Recipe()).scales.phenotype_cross
     noise = sigma**2 / (design.public_n * design.genotypes.variance * design.outcomes.unit**2)
     n_phenotypes = design.layout.n_phenotypes
     slope, residual = planning.clipped_phenotype(design.clip, n_phenotypes)
@@ -678,7 +665,7 @@ def design_panel(
         return replace(found, components=columns)
 
     first = with_panel(design, with_noise(noise))
-    mechanism = first.mechanism(Recipe())
+    mechanism = first.mechanism(noise_plan.Recipe())
     errors = errors_of_gram(first, mechanism, planning.PRIOR_HERITABILITY)
     return with_noise(
         noise * (1 + shared * float(errors.mean()) / mechanism.scales.phenotype_cross**2)
@@ -730,7 +717,7 @@ def component_shares(design: Design) -> tuple[Floats, Floats] | None:
     return shares, columns.variances
 
 
-def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) -> Floats:
+def errors_of_gram(design: Design, mechanism: noise_plan.Mechanism, heritability: float) -> Floats:
     """Return the variance that errors of X'X add to the noise on X'Y in each component, shape (m,).
 
     A design without components has a single 0: `primo_scale.methods.forecast` has the cost of the

@@ -11,17 +11,11 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.machine import usable_cpus
 from primo_scale.methods import solve as phenotype_scale
+from primo_scale.methods import solve as solving
 from primo_scale.methods.effects import EffectPrior
 from primo_scale.methods.linear_algebra import Float64, missing_rescale
 from primo_scale.methods.second_round import SecondStatistics, solve_two_rounds
-from primo_scale.methods.solve import (
-    LatticeWeights,
-    PanelComponents,
-    Solution,
-    SolveInputs,
-    adjusted,
-    solve_statistics,
-)
+from primo_scale.methods.solve import LatticeWeights, PanelComponents, Solution
 from primo_scale.outcomes.coding import has_components
 from primo_scale.panel.components import OwnDirections, open_components
 from primo_scale.privacy.mechanism import Recipe, SecondRound, no_noise
@@ -75,7 +69,7 @@ def _solved(
     bounds = design.bounds
     if design.nominal_n is not None:  # noisy: projections have n times a norm, a tenth more of it
         bounds = replace(bounds, n_samples=math.ceil(1.1 * n_samples))
-    inputs = SolveInputs(
+    inputs = solving.SolveInputs(
         bounds=bounds,
         scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
         recipe=Recipe() if mechanism is None else mechanism.recipe,
@@ -101,9 +95,11 @@ def _solved(
             slopes=response.slope,
             ancestry=ancestry_of(design, None, n_samples, request.work_dir),
         )
-        solution = solve_two_rounds(adjusted(matrices, inputs), inputs, components, statistics)
+        solution = solve_two_rounds(
+            solving.adjusted(matrices, inputs), inputs, components, statistics
+        )
     else:
-        solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
+        solution = solving.solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     if not design.layout.n_fixed:
         solution = replace(solution, weights=_beside_covariates(design, solution, request.work_dir))
     if solution.n_limited:

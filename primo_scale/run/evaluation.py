@@ -13,14 +13,7 @@ import pandas as pd
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.evaluation import accuracy
-from primo_scale.evaluation.scores import (
-    ScoringFile,
-    match_weights,
-    open_files,
-    open_store,
-    read_scoring_file,
-    score_people,
-)
+from primo_scale.evaluation import scores as scoring
 from primo_scale.genotypes.coding import MatchCounts
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
@@ -132,10 +125,10 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     """
     refuse_existing(request.out)
     if request.genotypes is not None:
-        genotypes, source = open_store(request.genotypes), str(request.genotypes)
+        genotypes, source = scoring.open_store(request.genotypes), str(request.genotypes)
     else:
         sources = request.sources
-        genotypes, source = open_files(sources), ", ".join(map(str, sources.paths))
+        genotypes, source = scoring.open_files(sources), ", ".join(map(str, sources.paths))
     stamp = f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
     samples = genotypes.samples
     groups = {EVERYBODY: np.ones(len(samples), dtype=np.int64)}
@@ -155,7 +148,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     covariates = {}
     if request.covar is not None:
         covariates = _read_columns(request.covar, request.covar_name, samples)
-    files = [read_scoring_file(path, tuple(phenotypes)) for path in request.weights]
+    files = [scoring.read_scoring_file(path, tuple(phenotypes)) for path in request.weights]
     codes = _take_codes(phenotypes, files, request.prevalence)
     if request.pc_loadings is not None:
         components = components_of(request.pc_loadings, genotypes)
@@ -176,10 +169,10 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     results: list[ScoreResult] = []
     unmeasured: list[str] = []
     for file in files:
-        matched, measured = match_weights(file, genotypes.variants), list[ScoreResult]()
+        matched, measured = scoring.match_weights(file, genotypes.variants), list[ScoreResult]()
         LOGGER.info("%s: %s", file.path, matched.counts.in_words())
         variants[str(file.path)] = matched.counts
-        scores = score_people(genotypes, matched)
+        scores = scoring.score_people(genotypes, matched)
         for predicted, score in zip(file.phenotypes, scores.T, strict=True):
             # A score of no known phenotype is tried with all.
             for name in phenotypes if predicted is None else (predicted,):
@@ -215,7 +208,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 
 
 def _offset(
-    file: ScoringFile,
+    file: scoring.ScoringFile,
     phenotype: str,
     values: accuracy.Floats,
     covariates: Mapping[str, accuracy.Floats],
@@ -251,7 +244,7 @@ def _write_results(directory: Path, evaluation: Evaluation) -> None:
         table.to_csv(file, sep="\t", index=False, na_rep="NA", float_format="%.9g")
 
 
-def _slope(file: ScoringFile, result: ScoreResult) -> tuple[str, float, float, float, bool]:
+def _slope(file: scoring.ScoringFile, result: ScoreResult) -> tuple[str, float, float, float, bool]:
     """Return the slope of a result; that of a score in units of its own tells nothing."""
     shown = result.measures.partial or result.measures
     half = NORMAL_QUANTILE * shown.slope_se if file.release is not None else np.inf
@@ -290,7 +283,7 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.i
 
 def _take_codes(
     phenotypes: dict[str, accuracy.Floats],
-    files: Sequence[ScoringFile],
+    files: Sequence[scoring.ScoringFile],
     prevalence: Collection[str],
 ) -> dict[str, tuple[float, float]]:
     """Make values missing that are no code of a binary phenotype, and return the codes.

@@ -14,16 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes import ingest as ingest_plan
+from primo_scale.genotypes import store as stores
 from primo_scale.genotypes.coding import read_reference_frequencies
 from primo_scale.genotypes.filters import FilterCount, Importance, Selection
 from primo_scale.genotypes.ingest import carry_out, copy_genotypes, ingest
 from primo_scale.genotypes.pandas_plink import PlinkArray
-from primo_scale.genotypes.store import (
-    HARD_CALLS,
-    GenotypeStore,
-    open_genotype_store,
-    people_file_of,
-)
+from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.panel.ld import LdPanel, open_ld_panel
@@ -55,7 +51,7 @@ class PlannedGenotypes(GenotypeStore):
     @property
     def people_file(self) -> str:
         """File of the source that lists the people."""
-        return people_file_of([source.path for source in self.plan.sources], "genotypes")
+        return stores.people_file_of([source.path for source in self.plan.sources], "genotypes")
 
     @cached_property
     def filter_counts(self) -> tuple[FilterCount, ...]:
@@ -91,7 +87,7 @@ def planned_genotypes(
         plan = ingest_plan.plan_ingest(
             files.sources, destination, selection=_selection_of(files, ld_panel)
         )
-    finished = open_genotype_store(destination) if destination.exists() else None
+    finished = stores.open_genotype_store(destination) if destination.exists() else None
     request, _ = ingest_plan.recorded_request(plan)
     if request is not None and not isinstance(files, PlinkArray):
         where = plan.partial if finished is None else destination

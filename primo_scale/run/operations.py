@@ -14,23 +14,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from primo_scale.cluster.profile import LocalProfile, ThreadsProfile
-from primo_scale.errors import Field, InputError, UsageError
+from primo_scale.cluster.profile import LocalProfile
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.run import request as requests
 from primo_scale.run.accumulate_stage import accumulate_stage
 from primo_scale.run.fields import takes
 from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage
 from primo_scale.run.plan import Plan, prepare, prepare_release
-from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
+from primo_scale.run.publishing import check_out, refuse_unwritable
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
-from primo_scale.run.request import (
-    AccumulateRequest,
-    FinalizeRequest,
-    IngestRequest,
-    ReleaseRequest,
-    RunRequest,
-)
+from primo_scale.run.request import ReleaseRequest
 from primo_scale.run.run_log import run_logged, warnings_collected
 from primo_scale.run.work_directory import GENOTYPES, claim, locked
 from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
@@ -49,8 +44,8 @@ class Summed:
     sha256: str  # equal on every machine for equal inputs, options and noise of an adjustment
 
 
-@takes(IngestRequest)
-def ingest(request: IngestRequest) -> GenotypeStore:
+@takes(requests.IngestRequest)
+def ingest(request: requests.IngestRequest) -> GenotypeStore:
     """Write the genotypes of files to a packed store, or continue to write it.
 
     Returns
@@ -75,8 +70,8 @@ def ingest(request: IngestRequest) -> GenotypeStore:
         return ingest_stage(request, request.out, ld_panel=request.ld_panel, chunk_shape=shape)
 
 
-@takes(AccumulateRequest)
-def accumulate(request: AccumulateRequest) -> Summed:
+@takes(requests.AccumulateRequest)
+def accumulate(request: requests.AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
     Unless they are for a release that is not private, it pays for the release.
@@ -106,8 +101,8 @@ def accumulate(request: AccumulateRequest) -> Summed:
     return Summed(request.work_dir, raw.sha256)
 
 
-@takes(FinalizeRequest)
-def finalize(request: FinalizeRequest) -> Release:
+@takes(requests.FinalizeRequest)
+def finalize(request: requests.FinalizeRequest) -> Release:
     """Add noise once, solve every phenotype and publish the weights.
 
     Returns
@@ -128,7 +123,7 @@ def finalize(request: FinalizeRequest) -> Release:
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 
-    _check_places(request)
+    check_out(request.out, request.work_dir, request.ledger_path)
     if not request.work_dir.is_dir():
         remedy = "Run accumulate first"
         raise InputError("no such work directory", where=request.work_dir, remedy=remedy)
@@ -164,7 +159,7 @@ def release(request: ReleaseRequest) -> Release:
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 
-    _check_places(request)
+    check_out(request.out, request.work_dir, request.ledger_path)
     with _at_work(request):
         if not is_done_and_purged(request):
             with run_logged(request.work_dir, "release", request):
@@ -173,8 +168,8 @@ def release(request: ReleaseRequest) -> Release:
     return open_release(request.out)
 
 
-@takes(ReleaseRequest, AccumulateRequest)
-def plan(request: AccumulateRequest) -> Plan:
+@takes(ReleaseRequest, requests.AccumulateRequest)
+def plan(request: requests.AccumulateRequest) -> Plan:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
     Returns
@@ -194,7 +189,7 @@ def plan(request: AccumulateRequest) -> Plan:
         refuse_unwritable(request.work_dir, longest=255)  # nothing is written beside it
     with encrypted_with(request.encryption_key), warnings_collected() as warnings:
         if isinstance(request, ReleaseRequest):
-            _check_places(request)
+            check_out(request.out, request.work_dir, request.ledger_path)
             if is_done_and_purged(request, read_only=True):
                 raise UsageError("this release is published, and its intermediates are deleted")
         found = prepare(request, dry_run=True)
@@ -219,17 +214,16 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     finalize_stage(replace(release, design=design, store=store))
 
 
-def _check_reachable(request: AccumulateRequest | ReleaseRequest, plan: Plan) -> None:
+def _check_reachable(request: requests.AccumulateRequest, plan: Plan) -> None:
     """Refuse a cluster that cannot be used, before an ingest or a payment, if sums are missing."""
     profile = request.profile
-    if plan.sums is None or isinstance(profile, (ThreadsProfile, LocalProfile)):
-        return
-    from primo_scale.cluster.workers import check_reachable  # loads Dask's cluster
+    if plan.sums is not None and profile is not None and not isinstance(profile, LocalProfile):
+        from primo_scale.cluster.workers import check_reachable  # loads Dask's cluster
 
-    check_reachable(profile, request.work_dir.absolute() / "scratch")
+        check_reachable(profile, request.work_dir.absolute() / "scratch")
 
 
-def _purge_or_warn(request: FinalizeRequest) -> None:
+def _purge_or_warn(request: requests.FinalizeRequest) -> None:
     if request.purge_intermediates:
         purge(request)
     else:
@@ -237,7 +231,7 @@ def _purge_or_warn(request: FinalizeRequest) -> None:
 
 
 @contextmanager
-def _at_work(request: RunRequest) -> Iterator[None]:
+def _at_work(request: requests.RunRequest) -> Iterator[None]:
     """Hold the lock of the work directory, and encrypt what is written there if requested.
 
     A script without a guard would run in every worker process again, and pay again.
@@ -249,10 +243,3 @@ def _at_work(request: RunRequest) -> Iterator[None]:
         )
     with encrypted_with(request.encryption_key), locked(request.work_dir):
         yield
-
-
-def _check_places(request: FinalizeRequest) -> None:
-    """Refuse a path where no release can be published, and private files inside the release."""
-    check_out(request.out)
-    private = {Field("work_dir"): request.work_dir, Field("ledger"): request.ledger_path}
-    check_private_places(request.out, private)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -30,16 +30,9 @@ from primo_scale.humanize import examples
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.solve import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.privacy import mechanism as noise_plan
 from primo_scale.privacy import private_statistics as held_out_sums
-from primo_scale.privacy.mechanism import (
-    HoldOut,
-    Mechanism,
-    Promise,
-    SecondRound,
-    calibration_of,
-    counts_share,
-    eigenvalue_sensitivity,
-)
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication import texts as wording
@@ -78,8 +71,7 @@ class Payment:
     """Payment for a private release, and the noise that it bought."""
 
     mechanism: Mechanism
-    charge: Charge  # of the release
-    adjustment: PaidAdjustment  # of the phenotypes, which the same charge paid for
+    charge: Charge  # of the release, with the adjustment of its phenotypes
     balance: Balance  # of the paying account, this charge included
     # Forecast of the release (`primo_scale.privacy.planning.Forecast.stated_size`).
     effective_sample_size: float
@@ -139,7 +131,7 @@ def make_statement(
         statement,
         private=True,
         guarantee=state_guarantee(mechanism.promise, payment.charge.cost),
-        mechanism=state_mechanism(mechanism, chosen, payment.adjustment, n_fixed=n_fixed),
+        mechanism=state_mechanism(mechanism, chosen, design.paid_adjustment, n_fixed=n_fixed),
         public_inputs=inputs,
         accuracy=stated.Accuracy(payment.effective_sample_size, definition),
         ledger=state_ledger_entry(payment.balance, payment.charge),
@@ -151,7 +143,7 @@ def make_statement(
 # ---- The promise and its noise -------------------------------------------------------------------
 
 
-def state_guarantee(promise: Promise, cost: Cost) -> stated.Guarantee:
+def state_guarantee(promise: noise_plan.Promise, cost: Cost) -> stated.Guarantee:
     """Return the statement of a promise, given the cost of all charges of the release together."""
     versions = {"primo_scale": __version__, **{name: version(name) for name in _LIBRARIES}}
     return stated.Guarantee(
@@ -183,12 +175,12 @@ def state_mechanism(
         method=chosen.method.name,
         summary=chosen.method.summary,
         reason=chosen.reason,
-        calibration=calibration_of(bounds, promise, recipe),
+        calibration=noise_plan.calibration_of(bounds, promise, recipe),
         split=mechanism.split,
         row_norm_squared=bounds.row_norm,
         block_norms_squared=block_norms,
         phenotypes_norm_squared=bounds.phenotype_norm,
-        counts_share=counts_share(promise),
+        counts_share=noise_plan.counts_share(promise),
         eigenvalue_share=recipe.eigenvalue_share,
         share=promise.share,
         adjustment_norm=adjustment.norm,
@@ -209,8 +201,8 @@ def _queries(
 ) -> tuple[stated.StatedQuery, ...]:
     """Return every statistic with noise; X'X has a part for each of the `block_norms`."""
     bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
-    apart = mechanism.hold_out or HoldOut(0, 0.0, 0.0, "")
-    own = mechanism.second_round or SecondRound(1, 1, 1, 0.0)
+    apart = mechanism.hold_out or noise_plan.HoldOut(0, 0.0, 0.0, "")
+    own = mechanism.second_round or noise_plan.SecondRound(1, 1, 1, 0.0)
     d, l, adjacency = sum(bounds.block_sizes), bounds.n_phenotypes, promise.adjacency  # noqa: E741
     row, phenotype = bounds.row_norm, bounds.phenotype_norm
     product = sensitivity.cross(row, phenotype, adjacency)
@@ -222,7 +214,7 @@ def _queries(
     second = sensitivity.cross(own.row_norm, own.phenotype_norm, adjacency)
     adjusted = sensitivity.adjustment(adjustment.norm, adjacency)
     of_scores = sensitivity.held_out_gram(l, held_out_sums.row_norm(apart.groups))
-    eigenvalue = eigenvalue_sensitivity(bounds, promise)
+    eigenvalue = noise_plan.eigenvalue_sensitivity(bounds, promise)
     # Name, sigma, shape, and change by one person.
     wholes = (
         ("phenotype_cross", scales.phenotype_cross, (d, l), product),
@@ -361,7 +353,7 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[stated.StatedScor
 
 def state_hold_out(
     noisy: held_out_sums.NoisyHoldOut,
-    noise: HoldOut,
+    noise: noise_plan.HoldOut,
     coding: OutcomeCoding,
     calibrate: bool,
     *groups: str,
@@ -414,11 +406,22 @@ _CLEAR_SLOPE = 3  # standard errors below 0 from which the slope on a public sco
 # ---- What lies at --out --------------------------------------------------------------------------
 
 
-def check_out(out: Path, kind: stated.DocumentKind = stated.RELEASE) -> stated.Document | None:
+def check_out(
+    out: Path, work_dir: Path, ledger: Path, kind: stated.DocumentKind = stated.RELEASE
+) -> stated.Document | None:
     """Return the document of the release at `out`, or None where nothing is.
 
-    A path where no release can be published is refused before any work is done.
+    A path where no release can be published is refused before any work is done, and so are private
+    files inside the release.
     """
+    for name, path in (("work_dir", work_dir), ("ledger", ledger)):
+        if path.resolve().is_relative_to(out.resolve()):
+            raise UsageError(
+                "is private, and lies in what gets published",
+                where=Field(name),
+                value=path,
+                remedy="Choose another place",
+            )
     document = _read_release(out, kind)
     if document is None and (out.exists() or out.is_symlink()):
         raise of_other_request(out, remedy=NEVER_OVERWRITTEN)
@@ -472,18 +475,6 @@ def refuse_other_release(
         same &= _is_calibrated(document, request)
     if not same or bool(document.get("summary_statistics")) != request.sumstats:
         raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
-
-
-def check_private_places(out: Path, places: Mapping[Field, Path]) -> None:
-    """Refuse private paths, given by field, inside the release directory `out`."""
-    for field, path in places.items():
-        if path.resolve().is_relative_to(out.resolve()):
-            raise UsageError(
-                "is private, and lies in what gets published",
-                where=field,
-                value=path,
-                remedy="Choose another place",
-            )
 
 
 def charge_of(out: Path) -> str | None:

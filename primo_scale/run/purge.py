@@ -12,20 +12,16 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from primo_scale.errors import Field
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.run import request as requests
-from primo_scale.run.fields import options_of
+from primo_scale.run import work_directory
+from primo_scale.run.fields import declared, options_of
 from primo_scale.run.publishing import refuse_damaged
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.work_directory import (
-    GENOTYPES,
-    INTERMEDIATES,
-    LOCK,
-    empty_claimed,
-    last_claimed,
-)
+from primo_scale.run.work_directory import GENOTYPES, INTERMEDIATES, LOCK, empty_claimed
 from primo_scale.storage import files
 from primo_scale.storage.files import of_other_request
 from primo_scale.storage.locations import Location
@@ -34,7 +30,9 @@ from primo_scale.verify.document import RELEASE
 _NOTE = "purged.json"
 # Options of the way that a release is computed do not make it another one.
 _NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
-    name for name, _ in options_of(requests.Execution())
+    Field(name).option.removeprefix("--")
+    for name, (option, _) in declared(requests.AccumulateRequest).items()
+    if option.heading == requests.MACHINES
 }
 
 
@@ -105,7 +103,7 @@ def warn_of_intermediates(work_dir: Path) -> None:
     total = sum(sizes.get(name, 0) for name in (*INTERMEDIATES, GENOTYPES))
     if not total:
         return
-    bucket = last_claimed(work_dir)
+    bucket = work_directory.last_claimed(work_dir)
     LOGGER.warning(
         "PRIVATE intermediates are left behind: %s in %s%s. Delete them with the same command and "
         "--purge-intermediates",

@@ -78,7 +78,43 @@ class _OneLineErrors(click.Command):
 
 
 class ContractCommand(_OneLineErrors):
-    """Command with the exit codes of docs/architecture.md, one-line errors, and a log."""
+    """Command with the exit codes of docs/architecture.md, one-line errors, and a log.
+
+    It has the options of the request that `kinds` names, such as ``run.request.ReleaseRequest``,
+    and makes it; its function gets it as `asked`. Of several kinds it has the options of all, and
+    its function gets the values by their names as `given`. Fields without an option are given by
+    the `obj` of the context, which a program sets that calls the command.
+    """
+
+    def __init__(self, *args: Any, kinds: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._names = kinds
+
+    @cached_property
+    def kinds(self) -> list[Any]:
+        """Classes of the requests."""
+        parts = (name.rpartition(".") for name in self._names)
+        return [getattr(import_module(f"primo_scale.{home}"), name) for home, _, name in parts]
+
+    @cached_property
+    def options(self) -> list[FieldOption]:
+        """Options of the fields, in the order of their headings; the first of equal names."""
+        if not self._names:
+            return []
+        from primo_scale.run.fields import HEADINGS, declared  # loads attrs
+
+        fields = {
+            name: FieldOption(name, *declaration)
+            for kind in reversed(self.kinds)
+            for name, declaration in declared(kind).items()
+            if not declaration[0].expert
+        }
+        order = {heading: rank for rank, heading in enumerate(HEADINGS)}
+        return sorted(fields.values(), key=lambda option: order.get(option.heading, -1))
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options of the fields and the others."""
+        return [*self.options, *super().get_params(ctx)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn an anticipated error into one line and its exit code."""
@@ -107,7 +143,18 @@ class ContractCommand(_OneLineErrors):
                 sys.exit(explained.exit_code)
 
     def run(self, ctx: click.Context) -> Any:
-        """Call the function of the command."""
+        """Make the request, if there is one, and call the function of the command."""
+        if self.kinds:
+            from primo_scale.run.fields import request_of
+
+            values = {option.name: ctx.params.pop(option.name) for option in self.options}
+            given = {
+                name: value
+                for name, value in values.items()
+                if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+            } | (ctx.obj or {})
+            one = len(self.kinds) == 1
+            ctx.params |= {"asked": request_of(self.kinds[0], given)} if one else {"given": given}
         return click.Command.invoke(self, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -273,57 +320,6 @@ def _terminal() -> logging.Handler:
     if batch:
         terminal.addFilter(lambda record: getattr(record, "event", run_log.NOTE) in _PUBLIC_EVENTS)
     return terminal
-
-
-class RequestCommand(ContractCommand):
-    """Command with the options of a request, which it makes; its function gets it as `asked`.
-
-    Of several kinds, such as ``run.request.ReleaseRequest``, it has the options of all, and its
-    function gets the values by their names as `given`. Fields without an option are given by the
-    `obj` of the context, which a program sets that calls the command.
-    """
-
-    def __init__(self, *args: Any, kinds: Sequence[str], **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._names = kinds
-
-    @cached_property
-    def kinds(self) -> list[Any]:
-        """Classes of the requests."""
-        parts = (name.rpartition(".") for name in self._names)
-        return [getattr(import_module(f"primo_scale.{home}"), name) for home, _, name in parts]
-
-    @cached_property
-    def options(self) -> list[FieldOption]:
-        """Options of the fields, in the order of their headings; the first of equal names."""
-        from primo_scale.run.fields import HEADINGS, declared  # loads attrs
-
-        fields = {
-            name: FieldOption(name, *declaration)
-            for kind in reversed(self.kinds)
-            for name, declaration in declared(kind).items()
-            if not declaration[0].expert
-        }
-        order = {heading: rank for rank, heading in enumerate(HEADINGS)}
-        return sorted(fields.values(), key=lambda option: order.get(option.heading, -1))
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options of the fields and the others."""
-        return [*self.options, *super().get_params(ctx)]
-
-    def run(self, ctx: click.Context) -> Any:
-        """Make the request, and call the function."""
-        from primo_scale.run.fields import request_of
-
-        values = {option.name: ctx.params.pop(option.name) for option in self.options}
-        given = {
-            name: value
-            for name, value in values.items()
-            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        } | (ctx.obj or {})
-        one = len(self.kinds) == 1
-        ctx.params |= {"asked": request_of(self.kinds[0], given)} if one else {"given": given}
-        return super().run(ctx)
 
 
 class FieldOption(click.Option):

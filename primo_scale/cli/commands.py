@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand, ContractGroup, RequestCommand
+from primo_scale.cli.command_line import ContractCommand, ContractGroup
 from primo_scale.errors import Field, InputError, InterruptedRun, UsageError
 from primo_scale.run.run_log import LOGGER
 
@@ -50,7 +50,7 @@ A release without noise, to compare with other tools; it protects nobody:
 """
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.ReleaseRequest"], epilog=_EXAMPLES)
+@click.command(cls=ContractCommand, kinds=["run.request.ReleaseRequest"], epilog=_EXAMPLES)
 def release(asked: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 
@@ -65,7 +65,7 @@ def release(asked: Any) -> None:
 
 
 @click.command(
-    cls=RequestCommand, kinds=["run.request.ReleaseRequest", "run.request.ForecastRequest"]
+    cls=ContractCommand, kinds=["run.request.ReleaseRequest", "run.request.ForecastRequest"]
 )
 def plan(given: Given) -> None:
     """Check a release before any work, and print what it needs and how accurate it will be.
@@ -135,7 +135,7 @@ def _forecast(given: Given) -> None:
         click.echo(_FORECAST.format(*shape, *numbers, *last))
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.IngestRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.IngestRequest"])
 def ingest(asked: Any) -> None:
     """Write genotype files to a packed Zarr store.
 
@@ -146,7 +146,7 @@ def ingest(asked: Any) -> None:
     operations.ingest(asked)
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.AccumulateRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.AccumulateRequest"])
 @click.option("--dry-run", is_flag=True, help="Check everything as before a run, and do nothing.")
 def accumulate(asked: Any, dry_run: bool) -> None:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, resumably, on this machine or a Dask cluster.
@@ -163,7 +163,7 @@ def accumulate(asked: Any, dry_run: bool) -> None:
         operations.accumulate(asked)
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.FinalizeRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.FinalizeRequest"])
 def finalize(asked: Any) -> None:
     """Add noise once, solve every phenotype, and publish the weights; accumulate has paid."""
     from primo_scale.run import operations
@@ -219,7 +219,7 @@ def _printable(detail: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in detail)
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.EvaluationRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.EvaluationRequest"])
 def evaluate(asked: Any) -> None:
     """Measure how well scores predict phenotypes, without noise.
 
@@ -259,7 +259,7 @@ def status(work_dir: Path, as_json: bool) -> None:
     sys.exit(codes.get(status.state, 0))
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.SimulationRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.SimulationRequest"])
 def simulate(asked: Any) -> None:
     """Simulate a cohort whose genotypes are mosaics of a public panel's.
 
@@ -277,7 +277,7 @@ _AUDIT = "{:<8} {:<12} {:<7} {:>7} {:>11} {:>8} {:>9}  {:<22}  {}"
 _AUDIT_HEADINGS = "privacy adjacency X'X claim attainable shown Gaussian verdict methods"
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.AuditRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.AuditRequest"])
 def audit(asked: Any) -> None:
     """Bound the epsilon of every mechanism from below, by attacks on draws of its noise.
 
@@ -379,7 +379,7 @@ def ledger_verify(path: Path | None) -> None:
     click.echo(f"{path}: verified, head {ledger.show(path).head}")
 
 
-@ledger.command("set-budget", cls=RequestCommand, kinds=["run.request.BudgetRequest"])
+@ledger.command("set-budget", cls=ContractCommand, kinds=["run.request.BudgetRequest"])
 @_LEDGER
 @_COHORT
 def ledger_set_budget(asked: Any, path: Path | None, cohort: str | None) -> None:
@@ -402,7 +402,7 @@ def party() -> None:
     """Release columns of one of several parties who hold data about the same people."""
 
 
-@party.command("roster", cls=RequestCommand, kinds=["parties.release.RosterRequest"])
+@party.command("roster", cls=ContractCommand, kinds=["parties.release.RosterRequest"])
 def party_roster(asked: Any) -> None:
     """Write the roster of this party's people, or of those whom the other parties have too.
 
@@ -414,7 +414,7 @@ def party_roster(asked: Any) -> None:
     click.echo(f"{asked.out}: {len(party_roster(asked))} people")
 
 
-@party.command("release", cls=RequestCommand, kinds=["parties.release.PartyReleaseRequest"])
+@party.command("release", cls=ContractCommand, kinds=["parties.release.PartyReleaseRequest"])
 def party_release(asked: Any) -> None:
     """Publish noisy values of this party's columns, for models with columns of other parties.
 
@@ -427,7 +427,7 @@ def party_release(asked: Any) -> None:
     click.echo(f"release: {published.directory}")
 
 
-@party.command("fit", cls=RequestCommand, kinds=["parties.fit.PartyFitRequest"])
+@party.command("fit", cls=ContractCommand, kinds=["parties.fit.PartyFitRequest"])
 def party_fit(asked: Any) -> None:
     """Fit a released column to the other columns. It costs no privacy: releases are public."""
     from primo_scale.parties.fit import party_fit

@@ -39,17 +39,14 @@ from primo_scale.panel.components import (
 from primo_scale.panel.ld import LdPanel
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
 from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw_statistics
-from primo_scale.run import public_inputs, work_directory
+from primo_scale.run import estimation, payments, public_inputs, work_directory
 from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
-from primo_scale.run.estimation import ancestry_of, effect_prior, panel_components, people_of
-from primo_scale.run.payments import pay_for_release, payer_of
 from primo_scale.run.plan import Plan
 from primo_scale.run.public_inputs import genotypes_by_components
 from primo_scale.run.request import AccumulateRequest, RunRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
-from primo_scale.storage import files
-from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage import block_matrices, files
 from primo_scale.storage.locations import Location
 
 
@@ -122,7 +119,7 @@ def _adjusted(
     """Pay for the release, and return the design and the store of adjusted phenotypes."""
     before = design.outcomes
     scale = outcome_store.AdjustmentScale.of(before)
-    bought = pay_for_release(
+    bought = payments.pay_for_release(
         store, request, design, outcome_store.sum_grams(unadjusted, scale), scale.norm
     )
     covariance = covariance_of_covariates(before, scale, bought)
@@ -231,7 +228,7 @@ def second_directions(
     """Draw the noise of the first round, and choose the directions of the second by it."""
     mechanism, paid = design.mechanism(Recipe()), design.paid_adjustment.charge
     with (
-        payer_of(request, store, design.promise) as payer,
+        payments.payer_of(request, store, design.promise) as payer,
         deferred(),
         progress_bar("draw noise", "pieces") as move,
     ):
@@ -245,10 +242,10 @@ def second_directions(
     exact_sums.remove_partials(root / SECOND_PARTIALS)  # of other directions
     with threadpool_limits(limits=usable_cpus()):
         matrices, work_dir = private.matrices, request.work_dir
-        n_samples, observed = people_of(matrices)
+        n_samples, observed = estimation.people_of(matrices)
         rescale = missing_rescale(observed, n_samples)
         response = design.clip_response(1 / rescale, design.eigenvalues(store.variants))
-        known = panel_components(design, work_dir, n_samples)
+        known = estimation.panel_components(design, work_dir, n_samples)
         if known is None:
             raise ValueError("a second round needs LD components")
         adjustment = adjust(
@@ -256,12 +253,12 @@ def second_directions(
             mechanism.scales,
             rescale,
             gram_factor=1.0,
-            ancestry=ancestry_of(design, known, n_samples, work_dir),
+            ancestry=estimation.ancestry_of(design, known, n_samples, work_dir),
         )
         unit = second_round(mechanism.promise, 1, 1, design.phenotype_norm).sigma
         windows, row_norm, left, degrees = choose_directions(
             adjustment,
-            effect_prior(design, rescale, response),
+            estimation.effect_prior(design, rescale, response),
             known,
             _covariances(panel, design, windows_of(design.boundaries)),
             response.slope,
@@ -302,7 +299,7 @@ def second_inputs(inputs: Inputs, design: Design, directions: OwnDirections) -> 
 def second_plan(design: Design, directions: OwnDirections) -> SummationPlan:
     """Return the plan of the sums of the second round."""
     boundaries = (0, *np.cumsum(directions.sizes).tolist())
-    layout = BlockLayout(boundaries, 0, directions.n_phenotypes)
+    layout = block_matrices.BlockLayout(boundaries, 0, directions.n_phenotypes)
     return default_plan(layout, design.n_samples, sums_gram=False)
 
 

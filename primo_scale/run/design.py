@@ -26,9 +26,7 @@ from primo_scale.genotypes.coding import MatchedFrequencies
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.products import LARGEST_OUTPUT
-from primo_scale.methods.catalogue import ESTIMATORS, MOST_SAMPLED_EFFECTS, Estimator, Method
-from primo_scale.methods.effects import PublicScores
-from primo_scale.methods.solve import blended
+from primo_scale.methods import catalogue, effects, solve
 from primo_scale.outcomes.coding import CovariateBounds, OutcomeCoding
 from primo_scale.outcomes.store import LEAST_HELD_OUT
 from primo_scale.panel import components as ld_components
@@ -38,8 +36,7 @@ from primo_scale.privacy import planning
 from primo_scale.privacy.planning import ClipResponse, Floats, Measurement, PublicSizes
 from primo_scale.publication.texts import ONE_BLOCK, PANEL_RULE
 from primo_scale.run.request import FinalizeRequest, Model, Privacy
-from primo_scale.storage import files
-from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage import block_matrices, files
 from primo_scale.storage.locations import Location
 from primo_scale.verify import document as stated
 from primo_scale.verify.held_out_accuracy import share_of_codes
@@ -261,14 +258,14 @@ class Design:
         return COARSE_STEP if self.clipped and many and fine and wide else 1
 
     @cached_property
-    def layout(self) -> BlockLayout:
+    def layout(self) -> block_matrices.BlockLayout:
         """Shapes of the statistics, whose columns are variants or components."""
         # Covariates are private with the genotypes, and then in no sum.
         sums_fixed = not self.clipped or self.unit is PrivacyUnit.LABEL
         n_fixed = 1 + len(self.outcomes.covariates) if sums_fixed else 0
         columns = self.components
         boundaries = self.boundaries if columns is None else columns.boundaries
-        return BlockLayout(boundaries, n_fixed, len(self.outcomes.phenotypes))
+        return block_matrices.BlockLayout(boundaries, n_fixed, len(self.outcomes.phenotypes))
 
     @property
     def components(self) -> ComponentDesign | None:
@@ -450,10 +447,10 @@ class PublicPanels:
 class ChosenMethod:
     """Method of the catalogue, its rule of shrinkage, and the reason for them in words."""
 
-    method: Method
+    method: catalogue.Method
     reason: str
-    estimator: Estimator
-    scores: PublicScores | None = field(default=None, repr=False)  # to build on
+    estimator: catalogue.Estimator
+    scores: effects.PublicScores | None = field(default=None, repr=False)  # to build on
     sources: tuple[
         stated.StatedScore, ...
     ] = ()  # of these scores, whose slopes are still to be estimated
@@ -529,7 +526,7 @@ def make_design(
 
 def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) -> int:
     """Return the number of rounds: as asked, or two where they gain (docs/maths/rounds.md)."""
-    estimator = ESTIMATORS["point-normal"]
+    estimator = catalogue.ESTIMATORS["point-normal"]
     possible = (
         privacy.guarantee is not None
         and privacy.subsample is None
@@ -543,7 +540,7 @@ def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) 
             "sampled",
             where="--rounds",
             value=f"{n_variants} variants, {n_phenotypes} phenotypes",
-            limit=f"{MOST_SAMPLED_EFFECTS} effects",
+            limit=f"{catalogue.MOST_SAMPLED_EFFECTS} effects",
             remedy="Leave it out, or give --ld-panel or fewer phenotypes",
         )
     few = n_phenotypes <= _MOST_OF_TWO_ROUNDS
@@ -733,7 +730,7 @@ def errors_of_gram(design: Design, mechanism: noise_plan.Mechanism, heritability
     for block, sigma in enumerate(mechanism.scales.gram):
         here = design.layout.variants(block)
         expected = design.public_n * columns.variances[here]
-        blend = blended(np.diag(expected), sigma, expected, design.panel.known_people)
+        blend = solve.blended(np.diag(expected), sigma, expected, design.panel.known_people)
         squares = effect_variance / columns.squared_norms[here, None]
         variances.append(blend.product_variances(squares)[:, 0])
     return np.concatenate(variances)

@@ -22,8 +22,7 @@ from typing import Any, TypeVar
 import attrs
 
 from primo_scale import errors
-from primo_scale.storage.files import refuse_special_file
-from primo_scale.storage.locations import parse_location, usable_location, usable_path
+from primo_scale.storage import files, locations
 
 Request = TypeVar("Request", bound=attrs.AttrsInstance)
 Result = TypeVar("Result")
@@ -233,13 +232,13 @@ def local_path(value: Any, name: str) -> Path:
             "stores can hold)",
             value=value,
         )
-    return usable_path(value, errors.Field(name))
+    return locations.usable_path(value, errors.Field(name))
 
 
 def regular_file(value: Any, name: str = "path") -> Path:
     """Return the path of a file, unless it is a pipe, a socket or a device."""
-    path = usable_path(value, errors.Field(name))
-    refuse_special_file(path)
+    path = locations.usable_path(value, errors.Field(name))
+    files.refuse_special_file(path)
     return path
 
 
@@ -249,7 +248,7 @@ def _public_file(value: Any, name: str) -> Path:
 
 
 def _location(value: Any, name: str) -> object:
-    return parse_location(usable_location(value, errors.Field(name)))
+    return locations.parse_location(locations.usable_location(value, errors.Field(name)))
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -274,7 +273,7 @@ def expanded_paths(value: Any, name: str = "path") -> tuple[Path, ...]:
     ``chr{1..22}`` stands for 22 paths, and ``@`` in a file name for ``{1..22}``. A file whose name
     ends in ``.list`` holds one path per line.
     """
-    paths = [usable_path(part, errors.Field(name)) for part in _parts(value)]
+    paths = [locations.usable_path(part, errors.Field(name)) for part in _parts(value)]
     return tuple(path for given in paths for path in _expand(given))
 
 

@@ -20,27 +20,22 @@ from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.panel.components import open_components
 from primo_scale.privacy import payment as paying
-from primo_scale.privacy import private_statistics
+from primo_scale.privacy import planning, private_statistics
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication.texts import CHOICE_BY_SCORE
 from primo_scale.publication.weights import ScoringWeights
-from primo_scale.run import work_directory
+from primo_scale.run import payments, public_inputs, run_log, work_directory
 from primo_scale.run.accumulate_stage import open_second_round
 from primo_scale.run.design import Design, PlannedRelease
 from primo_scale.run.estimation import explained_by_covariates, solve
-from primo_scale.run.payments import payer_of
 from primo_scale.run.plan import forecast_release, mechanism_of
-from primo_scale.run.public_inputs import groups_of
 from primo_scale.run.publishing import Payment, calibrated, charge_of, publish, state_hold_out
-from primo_scale.run.run_log import LOGGER, progress_bar, stage
-from primo_scale.storage import files
+from primo_scale.storage import files, locations
 from primo_scale.storage.files import NEVER_OVERWRITTEN, of_other_request
-from primo_scale.storage.locations import Location
 from primo_scale.verify.files import Signer
 
 
-@stage("finalize")
+@run_log.stage("finalize")
 def finalize_stage(planned: PlannedRelease) -> None:
     """Publish the release of finished statistics, or find it published."""
     design, request = planned.design, planned.request
@@ -59,7 +54,7 @@ def finalize_stage(planned: PlannedRelease) -> None:
     if request.non_private:
         publish(planned, solve(planned, private_statistics.privatise(raw, None)))
     else:
-        LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
+        run_log.LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
         mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
         _release_privately(raw, planned, mechanism)
 
@@ -84,7 +79,7 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     return replace(mechanism, hold_out=hold_out)
 
 
-def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
+def _check_belongs(raw: RawStatistics, what: str, digest: str, path: locations.Location) -> None:
     """Refuse another design or store than that of the statistics."""
     if raw.inputs[what] != digest:
         remedy = "Run accumulate again with the same files, or in another --work-dir"
@@ -93,7 +88,7 @@ def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -
 
 def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism) -> None:
     design, request, store = planned.design, planned.request, planned.store
-    with payer_of(request, store, design.promise) as payer:
+    with payments.payer_of(request, store, design.promise) as payer:
         ledger = payer.ledger
         # The first of two rounds serves any hold-out, which the second is then bound to.
         first = mechanism if design.rounds == 1 else replace(mechanism, hold_out=None)
@@ -104,7 +99,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         is_measured = payer.noise_store.hold_out_path(charge.id).is_file()
         if mechanism.hold_out is not None and not is_measured:
             _outcomes(raw, planned)  # refused before the key serves this measurement
-        with deferred(), progress_bar("draw noise", "pieces") as move:
+        with deferred(), run_log.progress_bar("draw noise", "pieces") as move:
             private, second = paying.draw_statistics(raw, first, payer, charge, move), None
             if design.rounds == 2:
                 work_dir = request.work_dir
@@ -117,7 +112,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         balance = payer.balance()
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
-        heritability = PRIOR_HERITABILITY * store.heritability_share
+        heritability = planning.PRIOR_HERITABILITY * store.heritability_share
         expected = forecast_release(design, store.variants, mechanism, heritability).stated_size
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
         payment = Payment(mechanism, charge, balance, expected, heritability, by_score)
@@ -164,7 +159,7 @@ def score_held_out(
     outcomes: OutcomeStore,
     design: Design,
     weights: ScoringWeights,
-    explained: Floats,
+    explained: planning.Floats,
     scratch: Path,
 ) -> private_statistics.ScoredPeople:
     """Return the scores and residuals of the people held out, from a file without a name. PRIVATE.
@@ -175,7 +170,7 @@ def score_held_out(
     from primo_scale.evaluation import scores as scoring  # loads pandas
 
     coding, n_variants = design.outcomes, len(weights.centre_dosage)
-    LOGGER.info("hold-out: scoring %d people", design.held_out)
+    run_log.LOGGER.info("hold-out: scoring %d people", design.held_out)
     if not np.isfinite(weights.centre_dosage).all():
         # It would be replaced by the mean of the people, and a score is a function of one person.
         raise ValueError("a missing genotype has no public dosage")
@@ -206,7 +201,7 @@ def score_held_out(
 
     weakref.finalize(batches, file.close)
     starts = range(0, store.n_samples, store.chunk_shape[1])
-    with progress_bar("score people held out", "chunks") as move:
+    with run_log.progress_bar("score people held out", "chunks") as move:
         for number, start in enumerate(starts, start=1):
             samples = slice(start, min(start + store.chunk_shape[1], store.n_samples))
             positions = np.flatnonzero(outcomes.held_out(samples))
@@ -219,7 +214,7 @@ def score_held_out(
             people["scores"] = scoring.score_people(genotypes, matched) - covariates @ explained
             people["residuals"] = coded[:, fixed:] * (sd / coding.unit) - covariates @ others
             people["observed"] = coded[:, fixed:] != 0
-            people["group"] = groups_of(coded, design)
+            people["group"] = public_inputs.groups_of(coded, design)
             file.write(people.tobytes())
             move(number, len(starts))
     return private_statistics.ScoredPeople(

@@ -17,20 +17,16 @@ from typing import TYPE_CHECKING
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.run import fields, publishing, run_log
 from primo_scale.run import request as requests
 from primo_scale.run.accumulate_stage import accumulate_stage
-from primo_scale.run.fields import takes
 from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage
 from primo_scale.run.plan import Plan, prepare, prepare_release
-from primo_scale.run.publishing import check_out, refuse_unwritable
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
 from primo_scale.run.request import ReleaseRequest
-from primo_scale.run.run_log import run_logged, warnings_collected
 from primo_scale.run.work_directory import GENOTYPES, claim, locked
-from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
-from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import encrypted_with
+from primo_scale.storage import files, locations, stores
 
 if TYPE_CHECKING:
     from primo_scale.publication.open_release import Release
@@ -44,7 +40,7 @@ class Summed:
     sha256: str  # equal on every machine for equal inputs, options and noise of an adjustment
 
 
-@takes(requests.IngestRequest)
+@fields.takes(requests.IngestRequest)
 def ingest(request: requests.IngestRequest) -> GenotypeStore:
     """Write the genotypes of files to a packed store, or continue to write it.
 
@@ -63,14 +59,14 @@ def ingest(request: requests.IngestRequest) -> GenotypeStore:
         The disk has too little space.
     """
     if not request.out.exists():
-        refuse_unwritable(request.out)
+        publishing.refuse_unwritable(request.out)
     variants = request.chunk_variants or request.sources.packing.chunk_shape[0]
     shape = variants, request.chunk_samples
-    with files_private():
+    with files.files_private():
         return ingest_stage(request, request.out, ld_panel=request.ld_panel, chunk_shape=shape)
 
 
-@takes(requests.AccumulateRequest)
+@fields.takes(requests.AccumulateRequest)
 def accumulate(request: requests.AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
@@ -94,14 +90,14 @@ def accumulate(request: requests.AccumulateRequest) -> Summed:
     """
     with _at_work(request):
         is_done_and_purged(request)  # refuses a purged work directory
-        with run_logged(request.work_dir, "accumulate", request):
+        with run_log.run_logged(request.work_dir, "accumulate", request):
             plan = prepare(request)
             _check_reachable(request, plan)
             _, raw = accumulate_stage(plan)
     return Summed(request.work_dir, raw.sha256)
 
 
-@takes(requests.FinalizeRequest)
+@fields.takes(requests.FinalizeRequest)
 def finalize(request: requests.FinalizeRequest) -> Release:
     """Add noise once, solve every phenotype and publish the weights.
 
@@ -123,19 +119,19 @@ def finalize(request: requests.FinalizeRequest) -> Release:
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 
-    check_out(request.out, request.work_dir, request.ledger_path)
+    publishing.check_out(request.out, request.work_dir, request.ledger_path)
     if not request.work_dir.is_dir():
         remedy = "Run accumulate first"
         raise InputError("no such work directory", where=request.work_dir, remedy=remedy)
     with _at_work(request):
         if not is_done_and_purged(request):
-            with run_logged(request.work_dir, "finalize", request):
+            with run_log.run_logged(request.work_dir, "finalize", request):
                 finalize_stage(prepare_release(request))
                 _purge_or_warn(request)
     return open_release(request.out)
 
 
-@takes(ReleaseRequest)
+@fields.takes(ReleaseRequest)
 def release(request: ReleaseRequest) -> Release:
     """Publish private polygenic-score weights from genotype files: ingest, sum and finalize.
 
@@ -159,16 +155,16 @@ def release(request: ReleaseRequest) -> Release:
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 
-    check_out(request.out, request.work_dir, request.ledger_path)
+    publishing.check_out(request.out, request.work_dir, request.ledger_path)
     with _at_work(request):
         if not is_done_and_purged(request):
-            with run_logged(request.work_dir, "release", request):
+            with run_log.run_logged(request.work_dir, "release", request):
                 _ingest_sum_and_publish(request)
                 _purge_or_warn(request)
     return open_release(request.out)
 
 
-@takes(ReleaseRequest, requests.AccumulateRequest)
+@fields.takes(ReleaseRequest, requests.AccumulateRequest)
 def plan(request: requests.AccumulateRequest) -> Plan:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
@@ -183,13 +179,13 @@ def plan(request: requests.AccumulateRequest) -> Plan:
         `accumulate` or `release` would refuse the request.
     """
     if request.work_dir.exists():
-        make_private_directory(request.work_dir)  # refuses one that is open to others
+        files.make_private_directory(request.work_dir)  # refuses one that is open to others
     else:
-        refuse_dangling_link(request.work_dir)
-        refuse_unwritable(request.work_dir, longest=255)  # nothing is written beside it
-    with encrypted_with(request.encryption_key), warnings_collected() as warnings:
+        files.refuse_dangling_link(request.work_dir)
+        publishing.refuse_unwritable(request.work_dir, longest=255)  # nothing is written beside it
+    with stores.encrypted_with(request.encryption_key), run_log.warnings_collected() as warnings:
         if isinstance(request, ReleaseRequest):
-            check_out(request.out, request.work_dir, request.ledger_path)
+            publishing.check_out(request.out, request.work_dir, request.ledger_path)
             if is_done_and_purged(request, read_only=True):
                 raise UsageError("this release is published, and its intermediates are deleted")
         found = prepare(request, dry_run=True)
@@ -204,7 +200,7 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     bucket, store, release = request.object_store, plan.store, plan.release
     if release is None:
         raise ValueError("the plan has no release")
-    if not isinstance(request.genotypes, Location):
+    if not isinstance(request.genotypes, locations.Location):
         store = ingest_stage(request.files, request.work_dir / GENOTYPES, planned=store)
     if bucket is not None and isinstance(store.path, Path):
         claim(bucket, request.work_dir)
@@ -241,5 +237,5 @@ def _at_work(request: requests.RunRequest) -> Iterator[None]:
             "this process imports the script that started it, to become a worker",
             remedy="Make the calls of the script below `if __name__ == '__main__':`",
         )
-    with encrypted_with(request.encryption_key), locked(request.work_dir):
+    with stores.encrypted_with(request.encryption_key), locked(request.work_dir):
         yield

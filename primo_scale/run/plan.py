@@ -20,44 +20,36 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.accumulation.clipping_rules import multiplier_columns
+from primo_scale.accumulation import clipping_rules, statistics
 from primo_scale.accumulation.needs import Needs, check_needs, needs
 from primo_scale.accumulation.plan import default_plan
-from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.errors import Field, InputError, ResourceError, UsageError
 from primo_scale.gaussian.calibration import check_draws
 from primo_scale.genotypes import coding as genotype_coding
-from primo_scale.genotypes.filters import Selection, select_variants
+from primo_scale.genotypes import filters, ingest, source, tables
 from primo_scale.genotypes.genome_build import genome_build
-from primo_scale.genotypes.ingest import store_bytes
-from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
-from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable
 from primo_scale.humanize import bytes_in_words
 from primo_scale.interruption import check
 from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.machine import available_memory, n_threads, resident_memory, usable_cpus
-from primo_scale.methods import catalogue
+from primo_scale.methods import catalogue, linear_algebra
 from primo_scale.methods import forecast as forecasts
-from primo_scale.methods.linear_algebra import Float64
 from primo_scale.outcomes import coding as outcome_coding
 from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeRows, read_outcomes
 from primo_scale.panel.ld import LdPanel, open_ld_panel
-from primo_scale.privacy import planning
+from primo_scale.privacy import payment, planning
 from primo_scale.privacy.mechanism import SHARES, Mechanism, Recipe, release_cost
-from primo_scale.privacy.payment import NoiseStore, Payer
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Forecast, Measurement
 from primo_scale.publication.texts import FEW_VARIANTS, few_variants_in_words
 from primo_scale.publication.weights import check_names
 from primo_scale.run import design as designs
-from primo_scale.run import public_inputs, work_directory
+from primo_scale.run import fields, payments, public_inputs, work_directory
 from primo_scale.run import request as requests
 from primo_scale.run.design import Design
-from primo_scale.run.fields import takes
 from primo_scale.run.ingest_stage import PlannedGenotypes, planned_genotypes
-from primo_scale.run.payments import announce_opening, paying_cohort_of, refuse_shared_iids
 from primo_scale.run.publishing import refuse_other_release, refuse_unwritable
 from primo_scale.run.request import AccumulateRequest, FinalizeRequest, Fit
 from primo_scale.run.run_log import LOGGER, progress_bar
@@ -168,7 +160,7 @@ def mechanism_of(design: Design, chosen: designs.ChosenMethod) -> Mechanism:
 
 
 def forecast_release(
-    design: Design, variants: VariantTable, mechanism: Mechanism, heritability: float
+    design: Design, variants: tables.VariantTable, mechanism: Mechanism, heritability: float
 ) -> Forecast:
     """Return the accuracy expected of a private release with the noise of `mechanism`.
 
@@ -192,7 +184,7 @@ def forecast_release(
 
 
 def _share_with_noisy_gram(
-    design: Design, mechanism: Mechanism, heritability: float, eigenvalues: Float64
+    design: Design, mechanism: Mechanism, heritability: float, eigenvalues: linear_algebra.Float64
 ) -> float:
     """Return the mean share of `share_with_noisy_gram` over groups of LD blocks of similar size."""
     gram, sizes = mechanism.scales.gram, design.sizes
@@ -260,7 +252,7 @@ class ForecastRow:
     sparse_r2: float
 
 
-@takes(requests.ForecastRequest)
+@fields.takes(requests.ForecastRequest)
 def forecast(request: requests.ForecastRequest) -> tuple[ForecastRow, ...]:
     """Forecast every release of a request, with full privacy and replace-one adjacency.
 
@@ -276,8 +268,8 @@ def forecast(request: requests.ForecastRequest) -> tuple[ForecastRow, ...]:
     UsageError
         A privacy parameter is out of range.
     """
-    table = open_source(SourceFiles(request.ld_panel)).variants
-    chosen, _ = select_variants(table, Selection(extract=request.extract))
+    table = source.open_source(source.SourceFiles(request.ld_panel)).variants
+    chosen, _ = filters.select_variants(table, filters.Selection(extract=request.extract))
     variants = table.select(chosen)
     frequencies = genotype_coding.read_reference_frequencies(request.ref_freq, variants)
     genotype_coding.refuse_few_matches(frequencies)
@@ -414,7 +406,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if bucket is None or work_directory.last_claimed(work_dir) == str(bucket):
         root = work_directory.store_root(work_dir, bucket)
         aligned = is_complete(root / work_directory.OUTCOMES, OUTCOMES_KIND)
-        summed = finished_plan_digest(root / work_directory.STATISTICS) is not None
+        summed = statistics.finished_plan_digest(root / work_directory.STATISTICS) is not None
     sums, rows = None, None
     if summed:
         _refuse_other_design(known, design, work_dir)
@@ -444,7 +436,7 @@ def prepare_release(request: FinalizeRequest) -> designs.PlannedRelease:
     release = _planned_release(design, request, store, panel)
     _expected_accuracy(design, store, release.chosen, request)
     if not request.non_private and design.guarantee is not None:
-        announce_opening(store, design.guarantee, request)
+        payments.announce_opening(store, design.guarantee, request)
     memory = release_memory(design, release.chosen, sumstats=request.sumstats)
     refuse_small_memory(design, memory)
     return release
@@ -482,7 +474,7 @@ def _refuse_other_design(known: Design | None, design: Design, work_dir: Path) -
     """
     if known is None:
         return
-    path = NoiseStore(work_dir / work_directory.NOISE).adjustment_path
+    path = payment.NoiseStore(work_dir / work_directory.NOISE).adjustment_path
     if known.adjustment is not None and not path.is_file():
         raise InputError(
             "the adjustment of the phenotypes in the finished statistics is missing",
@@ -520,7 +512,7 @@ def _planned_release(
             remedy="Give --hold-out where the statistics are made, or leave calibrate out",
         )
     build = genome_build(request.genome_build, variants)
-    if request.genome_build is None and build == NOT_REPORTED:
+    if request.genome_build is None and build == tables.NOT_REPORTED:
         LOGGER.warning(
             "tools of the PGS Catalog refuse scoring files without a genome build: give "
             "--genome-build with the build that the positions are in"
@@ -592,18 +584,18 @@ def _ask_ledger(request: AccumulateRequest, store: GenotypeStore, design: Design
     given, path = design.guarantee, request.ledger_path
     if given is None:
         return
-    refuse_shared_iids(store)
+    payments.refuse_shared_iids(store)
     refuse_unwritable(path)
-    noise_store = NoiseStore(request.work_dir / work_directory.NOISE)
+    noise_store = payment.NoiseStore(request.work_dir / work_directory.NOISE)
     # A new ledger opens the budget of the release.
     if path.exists() or noise_store.used_charges():
         cost = release_cost(given, design.subsample)
         with Ledger(path, read_only=True) as ledger:
-            cohort = paying_cohort_of(ledger, store, request.cohort, given)
-            Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
+            cohort = payments.paying_cohort_of(ledger, store, request.cohort, given)
+            payment.Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
             charge = cohort.request("", given.epsilon, given.delta, cost)
             ledger.check_request(charge, stored_noise=noise_store.charges())
-    announce_opening(store, given, request)
+    payments.announce_opening(store, given, request)
 
 
 # ---- Memory and disk -----------------------------------------------------------------------------
@@ -674,7 +666,7 @@ def _sum_needs(
     )
     first = needs_of(
         default_plan(layout, design.n_samples, design.phenotype_step),
-        multiplier_columns=multiplier_columns(design.clipping_rule),
+        multiplier_columns=clipping_rules.multiplier_columns(design.clipping_rule),
         variants=design.block_sizes if components else None,
     )
     copies = layout.n_phenotypes if chosen.method.gram_per_phenotype else 1
@@ -707,7 +699,7 @@ def _sum_needs(
         # Rows of people are sorted on this disk before they are copied to the bucket.
         disk = max(rows, later)
     if isinstance(store, PlannedGenotypes):
-        disk += store_bytes(store.plan, store.plan.n_partitions)
+        disk += ingest.store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)
     sums = replace(sums, disk_bytes=disk)
     line = check_needs(sums, request.profile, request.work_dir, bytes_there=_bytes_below(there))

@@ -41,7 +41,6 @@ from primo_scale.run.fields import one_line
 from primo_scale.run.request import Model, OutcomeTables, PriorFile, Privacy
 from primo_scale.run.run_log import LOGGER, progress_bar
 from primo_scale.storage import files, groups
-from primo_scale.storage.groups import write_array
 from primo_scale.verify import document as statements
 
 if TYPE_CHECKING:
@@ -466,7 +465,7 @@ def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRo
             check()
             move(done, len(starts))
     group = groups.create_group(path, _KIND, {"request": request})
-    array = write_array(group, _ARRAY, values, (width, values.shape[1]))
+    array = groups.write_array(group, _ARRAY, values, (width, values.shape[1]))
     groups.flush(group)
     groups.mark_complete(group, {})
     return ComponentRows(request, array)

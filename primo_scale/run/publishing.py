@@ -23,7 +23,6 @@ from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
-from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.store import DOSAGES
 from primo_scale.humanize import examples
@@ -37,16 +36,13 @@ from primo_scale.privacy.payment import NoiseStore
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication import texts as wording
 from primo_scale.publication.weights import ScoringWeights, scoring_command
+from primo_scale.run import estimation, work_directory
 from primo_scale.run.design import ChosenMethod, Design, PaidAdjustment, PanelDesign, PlannedRelease
-from primo_scale.run.estimation import Solved
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
-from primo_scale.run.work_directory import NOISE
 from primo_scale.storage.files import NEVER_OVERWRITTEN, of_other_request, sha256_of_file
 from primo_scale.verify import document as stated
-from primo_scale.verify import words
-from primo_scale.verify.files import Signer
-from primo_scale.verify.finding import refuse_problems
+from primo_scale.verify import files, finding, words
 from primo_scale.verify.held_out_accuracy import N_COUNTS, accuracy_of, corrects_weights, decisive
 from primo_scale.verify.theorems import PARTS, SYMMETRIC
 from primo_scale.version import __version__
@@ -80,7 +76,7 @@ class Payment:
 
 
 def make_statement(
-    design: Design, solved: Solved, payment: Payment | None, genome_build: str
+    design: Design, solved: estimation.Solved, payment: Payment | None, genome_build: str
 ) -> stated.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     on_scores = solved.chosen.scores is not None
@@ -206,7 +202,7 @@ def _queries(
     d, l, adjacency = sum(bounds.block_sizes), bounds.n_phenotypes, promise.adjacency  # noqa: E741
     row, phenotype = bounds.row_norm, bounds.phenotype_norm
     product = sensitivity.cross(row, phenotype, adjacency)
-    if promise.unit is PrivacyUnit.LABEL:
+    if promise.unit is sensitivity.PrivacyUnit.LABEL:
         product = sensitivity.cross_of_clipped_products(row * phenotype, adjacency)
     columns, counts, scored = l * (n_fixed + 1), l + promise.n_is_private, 3 * l * apart.groups
     of_blocks = tuple(sensitivity.gram(min(n, row), adjacency) for n in block_norms or (row,))
@@ -337,7 +333,7 @@ def _name_and_digest(public: PanelDesign | stated.PublicFile | None) -> str:
 # ---- Results -------------------------------------------------------------------------------------
 
 
-def _public_scores(design: Design, solved: Solved) -> Iterator[stated.StatedScore]:
+def _public_scores(design: Design, solved: estimation.Solved) -> Iterator[stated.StatedScore]:
     """Yield the public scores that the weights build on, with their slopes in phenotype units."""
     scores, fitted = solved.chosen.scores, solved.solution.scores
     if scores is None or fitted is None:
@@ -470,7 +466,7 @@ def refuse_other_release(
         promised = document["guarantee"] or {}
         budget = (promised.get("epsilon"), promised.get("delta"))
         # The noise of its charge in the work directory ties a private release to the request.
-        stored_noise = NoiseStore(request.work_dir / NOISE).charges()
+        stored_noise = NoiseStore(request.work_dir / work_directory.NOISE).charges()
         same = charge in stored_noise and budget == (given.epsilon, given.delta)
         same &= _is_calibrated(document, request)
     if not same or bool(document.get("summary_statistics")) != request.sumstats:
@@ -492,7 +488,7 @@ def refuse_damaged(out: Path, public_key: str | None = None) -> None:
     from primo_scale.verify.release import verify  # loads SciPy
 
     named = ((_read_release(out) or {}).get("signature") or {}).get("public_key")
-    refuse_problems(
+    finding.refuse_problems(
         verify(out, public_key=public_key or named).findings,
         "the release there is damaged",
         where=out,
@@ -520,10 +516,10 @@ def _is_calibrated(document: stated.Document, request: FinalizeRequest) -> bool:
 
 def publish(
     planned: PlannedRelease,
-    solved: Solved,
+    solved: estimation.Solved,
     *,
     payment: Payment | None = None,
-    signer: Signer | None = None,
+    signer: files.Signer | None = None,
 ) -> str:
     """Publish, or find the release published; return the SHA-256 of release.json."""
     from primo_scale.publication.publish import is_same_release, publish_release  # loads SciPy

@@ -27,15 +27,8 @@ from primo_scale.methods.linear_algebra import Float64, adjust, missing_rescale
 from primo_scale.methods.second_round import choose_directions, windows_of
 from primo_scale.outcomes import store as outcome_store
 from primo_scale.outcomes.store import OutcomeStore
-from primo_scale.panel.components import (
-    LdComponents,
-    OwnDirections,
-    components,
-    find_directions,
-    open_directions,
-    variances_outside,
-    write_directions,
-)
+from primo_scale.panel import components as ld_maps
+from primo_scale.panel.components import OwnDirections, components, find_directions
 from primo_scale.panel.ld import LdPanel
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
 from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw_statistics
@@ -94,11 +87,25 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
             work_dir / work_directory.ANCESTRY,
             genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
         )
-    ld_components = None
-    if design.panel is not None and design.components is not None and panels.ld is not None:
+    digests = {
+        "genotypes": store.identity_digest,
+        "outcomes": aligned.content_digest,
+        "design": design.digest,
+    }
+    maps = None
+    if design.components is not None and panels.ld is not None:
         with stage("LD components"):
-            ld_components = write_maps(root / work_directory.COMPONENTS, panels.ld, design)
-    inputs = _inputs(store, aligned, ld_components, design)
+            maps = write_maps(root / work_directory.COMPONENTS, panels.ld, design)
+        digests["components"] = maps.digest
+    inputs = Inputs(
+        genotypes=store.path,
+        outcomes=aligned.path,
+        components=None if maps is None else maps.path,
+        clipping_rule=design.clipping_rule,
+        subsample=design.subsample,
+        digests=digests,
+        holds_out=design.held_out > 0,
+    )
     raw = _sum(work_dir, root, design, inputs, request)
     write_design(path, design)
     if design.rounds == 2 and panels.ld is not None:
@@ -141,28 +148,6 @@ def _adjusted(
     )
 
 
-def _inputs(
-    store: GenotypeStore, outcomes: OutcomeStore, components: LdComponents | None, design: Design
-) -> Inputs:
-    """Return all that determines the sums of a design."""
-    digests = {
-        "genotypes": store.identity_digest,
-        "outcomes": outcomes.content_digest,
-        "design": design.digest,
-    }
-    if components is not None:
-        digests["components"] = components.digest
-    return Inputs(
-        genotypes=store.path,
-        outcomes=outcomes.path,
-        components=None if components is None else components.path,
-        clipping_rule=design.clipping_rule,
-        subsample=design.subsample,
-        digests=digests,
-        holds_out=design.held_out > 0,
-    )
-
-
 @stage("accumulate")
 def _sum(
     work_dir: Path, root: Location, design: Design, inputs: Inputs, request: AccumulateRequest
@@ -190,7 +175,7 @@ def _sum_second(
     path, destination = root / work_directory.SECOND_PARTIALS, root / work_directory.OWN_SUMS
     found = exact_sums.find_own_sums(destination)
     if found is None or found.inputs != inputs.to_json():
-        directions = open_directions(root / work_directory.DIRECTIONS)
+        directions = ld_maps.open_directions(root / work_directory.DIRECTIONS)
         plan, codes = second_plan(design, directions), design.genotypes.code_table
         partials = open_partials(path, plan, inputs, codes, request.kernel)
         with _executor(work_dir, request) as executor, progress_bar("second round") as move:
@@ -266,12 +251,14 @@ def second_directions(
             noise=(unit / n_samples) ** 2,
         )
     residuals = [float(f"{share:.6g}") for share in left.tolist()]
-    return write_directions(root / DIRECTIONS, wanted, windows, row_norm, residuals, degrees)
+    return ld_maps.write_directions(
+        root / DIRECTIONS, wanted, windows, row_norm, residuals, degrees
+    )
 
 
 def _covariances(panel: LdPanel, design: Design, cuts: tuple[int, ...]) -> list[Float64]:
     """Return the covariances of the codes of every window in the panel, without its chance."""
-    variances = list(variances_outside(panel, design.genotypes, cuts))
+    variances = list(ld_maps.variances_outside(panel, design.genotypes, cuts))
     every = (np.arange(len(each)) for each in variances)
     vectors = components(panel, design.genotypes, cuts, every)
     pairs = zip(variances, vectors, strict=True)

@@ -451,9 +451,7 @@ class ChosenMethod:
     reason: str
     estimator: catalogue.Estimator
     scores: effects.PublicScores | None = field(default=None, repr=False)  # to build on
-    sources: tuple[
-        stated.StatedScore, ...
-    ] = ()  # of these scores, whose slopes are still to be estimated
+    sources: tuple[stated.StatedScore, ...] = ()  # of the scores, without slopes yet
 
 
 @dataclass(frozen=True)

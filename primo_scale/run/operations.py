@@ -8,7 +8,7 @@ of one process, one begins after the other.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -117,18 +117,11 @@ def finalize(request: requests.FinalizeRequest) -> Release:
     InterruptedRun
         The run stopped; the same request continues it.
     """
-    from primo_scale.publication.open_release import open_release  # loads SciPy
-
     publishing.check_out(request.out, request.work_dir, request.ledger_path)
     if not request.work_dir.is_dir():
         remedy = "Run accumulate first"
         raise InputError("no such work directory", where=request.work_dir, remedy=remedy)
-    with _at_work(request):
-        if not is_done_and_purged(request):
-            with run_log.run_logged(request.work_dir, "finalize", request):
-                finalize_stage(prepare_release(request))
-                _purge_or_warn(request)
-    return open_release(request.out)
+    return _published(request, "finalize", lambda: finalize_stage(prepare_release(request)))
 
 
 @fields.takes(ReleaseRequest)
@@ -153,15 +146,8 @@ def release(request: ReleaseRequest) -> Release:
     InterruptedRun
         The run stopped; the same request continues it.
     """
-    from primo_scale.publication.open_release import open_release  # loads SciPy
-
     publishing.check_out(request.out, request.work_dir, request.ledger_path)
-    with _at_work(request):
-        if not is_done_and_purged(request):
-            with run_log.run_logged(request.work_dir, "release", request):
-                _ingest_sum_and_publish(request)
-                _purge_or_warn(request)
-    return open_release(request.out)
+    return _published(request, "release", lambda: _ingest_sum_and_publish(request))
 
 
 @fields.takes(ReleaseRequest, requests.AccumulateRequest)
@@ -219,11 +205,21 @@ def _check_reachable(request: requests.AccumulateRequest, plan: Plan) -> None:
         check_reachable(profile, request.work_dir.absolute() / "scratch")
 
 
-def _purge_or_warn(request: requests.FinalizeRequest) -> None:
-    if request.purge_intermediates:
-        purge(request)
-    else:
-        warn_of_intermediates(request.work_dir)
+def _published(
+    request: requests.FinalizeRequest, command: str, publish: Callable[[], None]
+) -> Release:
+    """Publish a release, unless it is published and purged, and open it."""
+    from primo_scale.publication.open_release import open_release  # loads SciPy
+
+    with _at_work(request):
+        if not is_done_and_purged(request):
+            with run_log.run_logged(request.work_dir, command, request):
+                publish()
+                if request.purge_intermediates:
+                    purge(request)
+                else:
+                    warn_of_intermediates(request.work_dir)
+    return open_release(request.out)
 
 
 @contextmanager

@@ -233,14 +233,7 @@ def _query(
     """Return a statistic by its sigmas, one for each part, and the changes by one person."""
     beside = tuple(map(off_diagonal_sigma, sigmas)) if name in SYMMETRIC else None
     bits = tuple(map(fine_bits, beside or sigmas))
-    return stated.StatedQuery(
-        name=name,
-        shape=shape,
-        sensitivity=changes,
-        sigma=sigmas,
-        off_diagonal_sigma=beside,
-        fine_bits=bits,
-    )
+    return stated.StatedQuery(name, shape, changes, sigmas, beside, bits)
 
 
 def state_ledger_entry(balance: Balance, charge: Charge) -> stated.LedgerEntry:

@@ -129,18 +129,9 @@ def _adjusted(
     bought = payments.pay_for_release(
         store, request, design, outcome_store.sum_grams(unadjusted, scale), scale.norm
     )
-    covariance = covariance_of_covariates(before, scale, bought)
-    design = replace(
-        design,
-        outcomes=adjusted(before, scale, bought),
-        adjustment=PaidAdjustment(
-            bought.charge,
-            bought.sigma,
-            scale.norm,
-            planned=design.digest,
-            covariance=tuple(map(tuple, covariance.tolist())),
-        ),
-    )
+    covariance = tuple(map(tuple, covariance_of_covariates(before, scale, bought).tolist()))
+    paid = PaidAdjustment(bought.charge, bought.sigma, scale.norm, design.digest, covariance)
+    design = replace(design, outcomes=adjusted(before, scale, bought), adjustment=paid)
     path = root / work_directory.OUTCOMES
     n_fixed = design.layout.n_fixed
     return design, outcome_store.write_residuals(

@@ -380,16 +380,12 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         private=not request.non_private, settled=None if known is None else known.panel,
     )  # fmt: skip
     bucket = request.object_store
+    variants, dosages = store.variants, store.packing is DOSAGES
+    design = designs.make_design(
+        store.n_samples, variants, request, request, panels=panels, outcomes=coding, dosages=dosages
+    )
     design = replace(
-        designs.make_design(
-            store.n_samples,
-            store.variants,
-            request,
-            request,
-            panels=panels,
-            outcomes=coding,
-            dosages=store.packing is DOSAGES,
-        ),
+        design,
         genotype_store=str(store.path.resolve()),
         object_store=None if bucket is None else str(bucket),
     )

@@ -24,7 +24,6 @@ from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage
 from primo_scale.run.plan import Plan, prepare, prepare_release
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
-from primo_scale.run.request import ReleaseRequest
 from primo_scale.run.work_directory import GENOTYPES, claim, locked
 from primo_scale.storage import files, locations, stores
 
@@ -124,8 +123,8 @@ def finalize(request: requests.FinalizeRequest) -> Release:
     return _published(request, "finalize", lambda: finalize_stage(prepare_release(request)))
 
 
-@fields.takes(ReleaseRequest)
-def release(request: ReleaseRequest) -> Release:
+@fields.takes(requests.ReleaseRequest)
+def release(request: requests.ReleaseRequest) -> Release:
     """Publish private polygenic-score weights from genotype files: ingest, sum and finalize.
 
     All inputs but the genotypes are checked, and the ledger is asked, before a genotype is read.
@@ -150,7 +149,7 @@ def release(request: ReleaseRequest) -> Release:
     return _published(request, "release", lambda: _ingest_sum_and_publish(request))
 
 
-@fields.takes(ReleaseRequest, requests.AccumulateRequest)
+@fields.takes(requests.ReleaseRequest, requests.AccumulateRequest)
 def plan(request: requests.AccumulateRequest) -> Plan:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
@@ -170,7 +169,7 @@ def plan(request: requests.AccumulateRequest) -> Plan:
         files.refuse_dangling_link(request.work_dir)
         publishing.refuse_unwritable(request.work_dir, longest=255)  # nothing is written beside it
     with stores.encrypted_with(request.encryption_key), run_log.warnings_collected() as warnings:
-        if isinstance(request, ReleaseRequest):
+        if isinstance(request, requests.ReleaseRequest):
             publishing.check_out(request.out, request.work_dir, request.ledger_path)
             if is_done_and_purged(request, read_only=True):
                 raise UsageError("this release is published, and its intermediates are deleted")
@@ -178,7 +177,7 @@ def plan(request: requests.AccumulateRequest) -> Plan:
     return replace(found, warnings=tuple(warnings))
 
 
-def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
+def _ingest_sum_and_publish(request: requests.ReleaseRequest) -> None:
     """Check everything, then carry out the plan in a locked work directory."""
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
     plan = prepare(request)

@@ -17,7 +17,7 @@ import click
 import psutil
 
 from benchmarks.measurement import peak_bytes
-from primo_scale.cli.command_line import RequestCommand
+from primo_scale.cli.command_line import ContractCommand
 from primo_scale.run.operations import release
 from primo_scale.run.run_log import LOGGER
 
@@ -49,7 +49,7 @@ def _now() -> Cost:
     return {"seconds": time.monotonic(), "cpu": times.user + times.system}
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.ReleaseRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.ReleaseRequest"])
 @click.option("--found", type=click.Path(path_type=Path), required=True, help="JSON of the costs.")
 def main(found: Path, asked: Any) -> None:
     """Make a release and write its costs."""

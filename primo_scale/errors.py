@@ -78,9 +78,13 @@ class PrimoError(Exception):
         self.remedy = remedy
 
     def __str__(self) -> str:
-        head = f"{self.where}: {self.what}" if self.where is not None else self.what
-        facts = self._in_brackets()
-        line = f"{head} ({facts})" if facts else head
+        line = f"{self.where}: {self.what}" if self.where is not None else self.what
+        facts = [f"got {self.value}"] if self.value is not None else []
+        facts += [f"limit {self.limit}"] if self.limit is not None else []
+        if self.expected is not None:
+            facts = [f"found {self.value}, expected {self.expected}"]
+        if facts:
+            line = f"{line} ({'; '.join(facts)})"
         if self.remedy:
             line = f"{line}. {self.remedy}"
         return " ".join(line.split())
@@ -102,14 +106,6 @@ class PrimoError(Exception):
     def __reduce__(self) -> tuple[object, ...]:
         # By default, pickling would lose the keyword arguments.
         return partial(type(self), self.what, **self.facts), ()
-
-    def _in_brackets(self) -> str:
-        if self.expected is not None:
-            return f"found {self.value}, expected {self.expected}"
-        facts = [f"got {self.value}"] if self.value is not None else []
-        if self.limit is not None:
-            facts.append(f"limit {self.limit}")
-        return "; ".join(facts)
 
 
 class UsageError(PrimoError):

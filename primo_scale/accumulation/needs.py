@@ -12,7 +12,7 @@ from pathlib import Path
 from primo_scale import machine
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS, partial_bytes
 from primo_scale.accumulation.plan import Plan
-from primo_scale.cluster.profile import LocalProfile, Profile, ThreadsProfile, worker_memory
+from primo_scale.cluster.profile import LocalProfile, Profile, worker_memory
 from primo_scale.errors import Field, ResourceError
 from primo_scale.genotypes.store import Packing
 from primo_scale.humanize import bytes_in_words
@@ -121,12 +121,15 @@ def needs(
     )
 
 
-def check_needs(needs: Needs, profile: Profile, work_dir: Path, *, bytes_there: int = 0) -> str:
+def check_needs(
+    needs: Needs, profile: Profile | None, work_dir: Path, *, bytes_there: int = 0
+) -> str:
     """Refuse a machine with too little disk or memory, and return the needs in words.
 
+    Without a profile, threads of this process run the tasks.
     `work_dir` need not exist yet. Of the predicted disk use, `bytes_there` are in it already.
     """
-    threads = profile.threads if isinstance(profile, ThreadsProfile) else 0
+    threads = machine.usable_cpus() if profile is None else 0
     workers = 0
     if isinstance(profile, LocalProfile):
         workers = profile.workers or machine.usable_cpus()

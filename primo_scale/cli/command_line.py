@@ -26,15 +26,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 from click.core import ParameterSource
 
-from primo_scale.errors import (
-    Field,
-    InterruptedRun,
-    PrimoError,
-    ResourceError,
-    UsageError,
-    anticipated,
-    with_options,
-)
+from primo_scale import errors
 from primo_scale.interruption import check, signals_noted
 from primo_scale.run import run_log
 from primo_scale.storage.files import files_private
@@ -75,18 +67,54 @@ class _OneLineErrors(click.Command):
             line = _filter_of_the_cohort(error) or f"error: {message} See --help."
             click.echo(message if is_help else line, err=True)
             sys.exit(error.exit_code)
-        except (PrimoError, MemoryError, OSError) as error:
+        except (errors.PrimoError, MemoryError, OSError) as error:
             explained = _explained(error)
             if _shows_traceback() or explained is None:
                 raise
             click.echo(f"error: {explained}", err=True)
             sys.exit(explained.exit_code)
         except click.Abort:
-            sys.exit(InterruptedRun.exit_code)
+            sys.exit(errors.InterruptedRun.exit_code)
 
 
 class ContractCommand(_OneLineErrors):
-    """Command with the exit codes of docs/architecture.md, one-line errors, and a log."""
+    """Command with the exit codes of docs/architecture.md, one-line errors, and a log.
+
+    It has the options of the request that `kinds` names, such as ``run.request.ReleaseRequest``,
+    and makes it; its function gets it as `asked`. Of several kinds it has the options of all, and
+    its function gets the values by their names as `given`. Fields without an option are given by
+    the `obj` of the context, which a program sets that calls the command.
+    """
+
+    def __init__(self, *args: Any, kinds: Sequence[str] = (), **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._names = kinds
+
+    @cached_property
+    def kinds(self) -> list[Any]:
+        """Classes of the requests."""
+        parts = (name.rpartition(".") for name in self._names)
+        return [getattr(import_module(f"primo_scale.{home}"), name) for home, _, name in parts]
+
+    @cached_property
+    def options(self) -> list[FieldOption]:
+        """Options of the fields, in the order of their headings; the first of equal names."""
+        if not self._names:
+            return []
+        from primo_scale.run.fields import HEADINGS, declared  # loads attrs
+
+        fields = {
+            name: FieldOption(name, *declaration)
+            for kind in reversed(self.kinds)
+            for name, declaration in declared(kind).items()
+            if not declaration[0].expert
+        }
+        order = {heading: rank for rank, heading in enumerate(HEADINGS)}
+        return sorted(fields.values(), key=lambda option: order.get(option.heading, -1))
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options of the fields and the others."""
+        return [*self.options, *super().get_params(ctx)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn an anticipated error into one line and its exit code."""
@@ -96,12 +124,14 @@ class ContractCommand(_OneLineErrors):
             if not debug:
                 ends.push(_end_without_traceback)
             # The watching thread has a context of its own.
-            log_interruption = partial(copy_context().run, _report, InterruptedRun("interrupted"))
+            log_interruption = partial(
+                copy_context().run, _report, errors.InterruptedRun("interrupted")
+            )
             try:
                 with signals_noted(log_interruption), files_private():
                     check()
                     self.run(ctx)
-            except (PrimoError, MemoryError, OSError, RuntimeError) as error:
+            except (errors.PrimoError, MemoryError, OSError, RuntimeError) as error:
                 explained = _explained(error)
                 if debug or explained is None:
                     raise
@@ -113,7 +143,18 @@ class ContractCommand(_OneLineErrors):
                 sys.exit(explained.exit_code)
 
     def run(self, ctx: click.Context) -> Any:
-        """Call the function of the command."""
+        """Make the request, if there is one, and call the function of the command."""
+        if self.kinds:
+            from primo_scale.run.fields import request_of
+
+            values = {option.name: ctx.params.pop(option.name) for option in self.options}
+            given = {
+                name: value
+                for name, value in values.items()
+                if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+            } | (ctx.obj or {})
+            one = len(self.kinds) == 1
+            ctx.params |= {"asked": request_of(self.kinds[0], given)} if one else {"given": given}
         return click.Command.invoke(self, ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -167,22 +208,22 @@ def _refuse_other_encodings(words: Sequence[str]) -> None:
             with suppress(UnicodeError):  # bytes that Python did not decode may be UTF-8
                 word = word.encode(errors="surrogateescape").decode()
                 what, remedy = "is UTF-8, and the locale is not", "Set LC_ALL=C.UTF-8"
-            raise UsageError(
+            raise errors.UsageError(
                 f"an argument or the working directory {what}", value=ascii(word), remedy=remedy
             ) from None
 
 
-def _explained(error: BaseException) -> PrimoError | None:
+def _explained(error: BaseException) -> errors.PrimoError | None:
     """Return the error to show, which names standard output if a write to it failed."""
     unwritten = _of_output(error)
     if unwritten is not None and unwritten.errno != errno.EPIPE:
         _discard_output()
-        return ResourceError(
+        return errors.ResourceError(
             f"cannot be written: {unwritten.strerror}",
             where="standard output",
             remedy="Free space on its disk, or send the output elsewhere",
         )
-    explained = anticipated(error)
+    explained = errors.anticipated(error)
     if explained is not None:
         explained.name_options()
     return explained
@@ -210,11 +251,15 @@ def _reader_has_left() -> bool:
     return any(event & select.POLLERR for _, event in state.poll(0))
 
 
-def _report(error: PrimoError) -> None:
+def _report(error: errors.PrimoError) -> None:
     """Log an error; the output file of a batch job only gets a reference to the run's log."""
     record = run_log.error_record(error)
     log = run_log.LOGGED_IN.get()
-    if log is not None and _is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
+    if (
+        log is not None
+        and _is_batch_output(sys.stderr)
+        and not isinstance(error, errors.InterruptedRun)
+    ):
         record.msg = f"error: exit code {error.exit_code}; {log} says why"
         vars(record)["fields"] = {"exit_code": error.exit_code}
     run_log.LOGGER.handle(record)
@@ -224,7 +269,7 @@ def _end_without_traceback(_kind: object, error: BaseException | None, _trace: o
     """End a batch job by a bug whose traceback is in the run's log, and not in the job's output."""
     in_log = run_log.LOGGED_IN.get() is not None and isinstance(error, Exception)
     if in_log and _is_batch_output(sys.stderr):
-        bug = PrimoError("a bug")
+        bug = errors.PrimoError("a bug")
         _report(bug)
         sys.exit(bug.exit_code)
 
@@ -233,7 +278,9 @@ def _end_without_traceback(_kind: object, error: BaseException | None, _trace: o
 def _logged_to_terminal() -> Iterator[None]:
     """Show the log at the terminal, or its public lines in the output file of a batch job."""
     before = run_log.LOGGER.handlers[:], run_log.LOGGER.level, run_log.LOGGER.propagate
-    run_log.LOGGER.handlers[:] = [_terminal(), _DigestOnStandardOutput(logging.DEBUG)]
+    digest = logging.Handler(logging.DEBUG)
+    digest.emit = _print_digest  # type: ignore[method-assign]
+    run_log.LOGGER.handlers[:] = [_terminal(), digest]
     run_log.LOGGER.setLevel(logging.DEBUG)
     run_log.LOGGER.propagate = False
     try:
@@ -255,13 +302,10 @@ def _is_batch_output(stream: TextIO) -> bool:
     return any(os.environ.get(sign) for sign in BATCH_JOB_SIGNS) and not stream.isatty()
 
 
-class _DigestOnStandardOutput(logging.Handler):
-    """Handler that prints the digest of the statistics, which is private, outside batch jobs."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print the digest if the record contains it."""
-        if getattr(record, "event", None) == run_log.SUMMED and not _is_batch_output(sys.stdout):
-            click.echo(record.getMessage())
+def _print_digest(record: logging.LogRecord) -> None:
+    """Print the digest of the statistics, which is private, outside batch jobs."""
+    if getattr(record, "event", None) == run_log.SUMMED and not _is_batch_output(sys.stdout):
+        click.echo(record.getMessage())
 
 
 def _terminal() -> logging.Handler:
@@ -278,67 +322,6 @@ def _terminal() -> logging.Handler:
     return terminal
 
 
-class RequestCommand(ContractCommand):
-    """Command with the options of a request, which it makes; its function gets it as `asked`.
-
-    Of several kinds, such as ``run.request.ReleaseRequest``, it has the options of all, and its
-    function gets the values by their names as `given`. Fields without an option are given by the
-    `obj` of the context, which a program sets that calls the command.
-    """
-
-    def __init__(self, *args: Any, kinds: Sequence[str], **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        self._names = kinds
-
-    @cached_property
-    def kinds(self) -> list[Any]:
-        """Classes of the requests."""
-        parts = (name.rpartition(".") for name in self._names)
-        return [getattr(import_module(f"primo_scale.{home}"), name) for home, _, name in parts]
-
-    @cached_property
-    def options(self) -> list[FieldOption]:
-        """Options of the fields, in the order of their headings; the first of equal names."""
-        from primo_scale.run.fields import HEADINGS, declared  # loads attrs
-
-        fields = {
-            name: FieldOption(name, *declaration)
-            for kind in reversed(self.kinds)
-            for name, declaration in declared(kind).items()
-            if not declaration[0].expert
-        }
-        order = {heading: rank for rank, heading in enumerate(HEADINGS)}
-        return sorted(fields.values(), key=lambda option: order.get(option.heading, -1))
-
-    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options of the fields and the others."""
-        return [*self.options, *super().get_params(ctx)]
-
-    def run(self, ctx: click.Context) -> Any:
-        """Make the request, and call the function."""
-        from primo_scale.run.fields import request_of
-
-        values = {option.name: ctx.params.pop(option.name) for option in self.options}
-        given = {
-            name: value
-            for name, value in values.items()
-            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        } | (ctx.obj or {})
-        one = len(self.kinds) == 1
-        ctx.params |= {"asked": request_of(self.kinds[0], given)} if one else {"given": given}
-        return super().run(ctx)
-
-
-class RegularFile(click.Path):
-    """Path of a file that is regular, or does not exist yet."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        from primo_scale.run.fields import regular_file  # loads attrs
-
-        return regular_file(super().convert(value, param, ctx), (param and param.name) or "path")
-
-
 class FieldOption(click.Option):
     """Option of a field of a request, which reads its text."""
 
@@ -347,7 +330,7 @@ class FieldOption(click.Option):
     def __init__(self, name: str, field: Option, default: object) -> None:
         from primo_scale.run.fields import FLAG, NEEDED, PATHS, PUBLIC_FILES
 
-        flag, kind = Field(name).option, field.kind
+        flag, kind = errors.Field(name).option, field.kind
         self.heading = field.heading
         self._splits = kind.several and not kind.repeats
         self._splits_paths = kind in (PATHS, PUBLIC_FILES)
@@ -360,7 +343,7 @@ class FieldOption(click.Option):
             is_flag=kind is FLAG,
             multiple=kind.repeats,
             metavar=None if kind is FLAG else field.metavar,
-            help=with_options(field.help) + (f"  [{'; '.join(facts)}]" if facts else ""),
+            help=errors.with_options(field.help) + (f"  [{'; '.join(facts)}]" if facts else ""),
             callback=self._split,
             show_default=False,
         )

@@ -13,14 +13,22 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand, ContractGroup, RegularFile, RequestCommand
+from primo_scale.cli.command_line import ContractCommand, ContractGroup
 from primo_scale.errors import Field, InputError, InterruptedRun, UsageError
 from primo_scale.run.run_log import LOGGER
 
 Given = dict[str, Any]
 """Fields of a request that the command line gives."""
-_FILE = RegularFile(dir_okay=False, path_type=Path)
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+def _regular(_: click.Context, parameter: click.Parameter, value: Path | None) -> Path | None:
+    """Return the path of a file that is regular, or does not exist yet."""
+    from primo_scale.run.fields import regular_file  # loads attrs
+
+    return None if value is None else regular_file(value, parameter.name or "path")
+
 
 _EXAMPLES = """
 Examples:
@@ -42,7 +50,7 @@ A release without noise, to compare with other tools; it protects nobody:
 """
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.ReleaseRequest"], epilog=_EXAMPLES)
+@click.command(cls=ContractCommand, kinds=["run.request.ReleaseRequest"], epilog=_EXAMPLES)
 def release(asked: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 
@@ -57,7 +65,7 @@ def release(asked: Any) -> None:
 
 
 @click.command(
-    cls=RequestCommand, kinds=["run.request.ReleaseRequest", "run.request.ForecastRequest"]
+    cls=ContractCommand, kinds=["run.request.ReleaseRequest", "run.request.ForecastRequest"]
 )
 def plan(given: Given) -> None:
     """Check a release before any work, and print what it needs and how accurate it will be.
@@ -127,7 +135,7 @@ def _forecast(given: Given) -> None:
         click.echo(_FORECAST.format(*shape, *numbers, *last))
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.IngestRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.IngestRequest"])
 def ingest(asked: Any) -> None:
     """Write genotype files to a packed Zarr store.
 
@@ -138,7 +146,7 @@ def ingest(asked: Any) -> None:
     operations.ingest(asked)
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.AccumulateRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.AccumulateRequest"])
 @click.option("--dry-run", is_flag=True, help="Check everything as before a run, and do nothing.")
 def accumulate(asked: Any, dry_run: bool) -> None:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, resumably, on this machine or a Dask cluster.
@@ -155,7 +163,7 @@ def accumulate(asked: Any, dry_run: bool) -> None:
         operations.accumulate(asked)
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.FinalizeRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.FinalizeRequest"])
 def finalize(asked: Any) -> None:
     """Add noise once, solve every phenotype, and publish the weights; accumulate has paid."""
     from primo_scale.run import operations
@@ -174,6 +182,7 @@ def finalize(asked: Any) -> None:
 @click.option(
     "--ledger",
     type=_FILE,
+    callback=_regular,
     help="For the custodian: the ledger must have paid for this very release.",
 )
 def verify(directory: Path, public_key: str | None, ledger: Path | None) -> None:
@@ -210,7 +219,7 @@ def _printable(detail: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in detail)
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.EvaluationRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.EvaluationRequest"])
 def evaluate(asked: Any) -> None:
     """Measure how well scores predict phenotypes, without noise.
 
@@ -250,7 +259,7 @@ def status(work_dir: Path, as_json: bool) -> None:
     sys.exit(codes.get(status.state, 0))
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.SimulationRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.SimulationRequest"])
 def simulate(asked: Any) -> None:
     """Simulate a cohort whose genotypes are mosaics of a public panel's.
 
@@ -268,7 +277,7 @@ _AUDIT = "{:<8} {:<12} {:<7} {:>7} {:>11} {:>8} {:>9}  {:<22}  {}"
 _AUDIT_HEADINGS = "privacy adjacency X'X claim attainable shown Gaussian verdict methods"
 
 
-@click.command(cls=RequestCommand, kinds=["run.request.AuditRequest"])
+@click.command(cls=ContractCommand, kinds=["run.request.AuditRequest"])
 def audit(asked: Any) -> None:
     """Bound the epsilon of every mechanism from below, by attacks on draws of its noise.
 
@@ -328,6 +337,7 @@ _LEDGER = click.option(
     "--ledger",
     "path",
     type=_FILE,
+    callback=_regular,
     help="The ledger file [default: primo_scale/ledger.sqlite under the XDG state directory].",
 )
 _COHORT = click.option(
@@ -369,7 +379,7 @@ def ledger_verify(path: Path | None) -> None:
     click.echo(f"{path}: verified, head {ledger.show(path).head}")
 
 
-@ledger.command("set-budget", cls=RequestCommand, kinds=["run.request.BudgetRequest"])
+@ledger.command("set-budget", cls=ContractCommand, kinds=["run.request.BudgetRequest"])
 @_LEDGER
 @_COHORT
 def ledger_set_budget(asked: Any, path: Path | None, cohort: str | None) -> None:
@@ -392,7 +402,7 @@ def party() -> None:
     """Release columns of one of several parties who hold data about the same people."""
 
 
-@party.command("roster", cls=RequestCommand, kinds=["parties.release.RosterRequest"])
+@party.command("roster", cls=ContractCommand, kinds=["parties.release.RosterRequest"])
 def party_roster(asked: Any) -> None:
     """Write the roster of this party's people, or of those whom the other parties have too.
 
@@ -404,7 +414,7 @@ def party_roster(asked: Any) -> None:
     click.echo(f"{asked.out}: {len(party_roster(asked))} people")
 
 
-@party.command("release", cls=RequestCommand, kinds=["parties.release.PartyReleaseRequest"])
+@party.command("release", cls=ContractCommand, kinds=["parties.release.PartyReleaseRequest"])
 def party_release(asked: Any) -> None:
     """Publish noisy values of this party's columns, for models with columns of other parties.
 
@@ -417,7 +427,7 @@ def party_release(asked: Any) -> None:
     click.echo(f"release: {published.directory}")
 
 
-@party.command("fit", cls=RequestCommand, kinds=["parties.fit.PartyFitRequest"])
+@party.command("fit", cls=ContractCommand, kinds=["parties.fit.PartyFitRequest"])
 def party_fit(asked: Any) -> None:
     """Fit a released column to the other columns. It costs no privacy: releases are public."""
     from primo_scale.parties.fit import party_fit
@@ -438,7 +448,7 @@ def key() -> None:
 
 
 @key.command("new")
-@click.argument("file", type=_FILE)
+@click.argument("file", type=_FILE, callback=_regular)
 def key_new(file: Path) -> None:
     """Write a new random key to FILE, for --encryption-key.
 
@@ -474,7 +484,7 @@ def certificates(directory: Path, days: int) -> None:
 
 
 @cluster.command("show")
-@click.argument("file", type=_FILE, metavar="FILE.toml")
+@click.argument("file", type=_FILE, callback=_regular, metavar="FILE.toml")
 def cluster_show(file: Path) -> None:
     """Print the job script of a profile; start nothing.
 

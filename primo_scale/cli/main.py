@@ -6,12 +6,11 @@ import sys
 
 import click
 
-from primo_scale.cli import commands
-from primo_scale.cli.command_line import ContractGroup
+from primo_scale.cli import command_line, commands
 from primo_scale.interruption import note_signals_until_exit
 
 
-@click.group(cls=ContractGroup)
+@click.group(cls=command_line.ContractGroup)
 @click.version_option(package_name="primo-scale")
 def main() -> None:
     """Publish polygenic-score weights with a bound on what they reveal of a person.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,13 +39,6 @@ _DEFAULT_OPTIONS = {
     "local_directory": "${TMPDIR:-/tmp}",
     "death_timeout": 120,
 }
-
-
-@dataclass(frozen=True)
-class ThreadsProfile:
-    """Threads of the command's own process, the default: one for each CPU that it may use."""
-
-    threads: int = field(default_factory=usable_cpus)
 
 
 @dataclass(frozen=True)
@@ -105,10 +98,11 @@ class JobQueueProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-Profile = ThreadsProfile | LocalProfile | SchedulerProfile | JobQueueProfile
+Profile = LocalProfile | SchedulerProfile | JobQueueProfile
+"""Processes that run the tasks, in place of threads of the command's own process."""
 
 
-def worker_memory(profile: Profile) -> int | None:
+def worker_memory(profile: Profile | None) -> int | None:
     """Return the memory limit of each worker process in bytes, or None if no limit is known.
 
     The start of local workers and the pre-flight check use this same number, because Dask's own

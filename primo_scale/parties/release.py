@@ -227,9 +227,7 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
         The run stopped; the same request continues it.
     """
     work_dir, ledger = request.work_dir, request.ledger_path
-    private = {Field("work_dir"): work_dir, Field("ledger"): ledger}
-    publishing.check_private_places(request.out, private)
-    there = publishing.check_out(request.out, PARTY)
+    there = publishing.check_out(request.out, work_dir, ledger, PARTY)
     published = None if there is None else str(there["ledger"]["charge"])
     with locked(work_dir), run_logged(work_dir, "party-release", request):
         _release(request, ledger, published)

@@ -19,55 +19,27 @@ from primo_scale.accumulation.executors import DaskExecutor, ThreadExecutor
 from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import Plan as SummationPlan
 from primo_scale.accumulation.plan import default_plan, plan_digest
-from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.linear_algebra import Float64, adjust, missing_rescale
 from primo_scale.methods.second_round import choose_directions, windows_of
-from primo_scale.outcomes.store import (
-    AdjustmentScale,
-    OutcomeFiles,
-    OutcomeStore,
-    align_outcomes,
-    choose_held_out,
-    sum_grams,
-    write_residuals,
-)
-from primo_scale.panel.components import (
-    LdComponents,
-    OwnDirections,
-    components,
-    find_directions,
-    open_directions,
-    variances_outside,
-    write_directions,
-)
+from primo_scale.outcomes import store as outcome_store
+from primo_scale.outcomes.store import OutcomeStore
+from primo_scale.panel import components as ld_maps
+from primo_scale.panel.components import OwnDirections, components, find_directions
 from primo_scale.panel.ld import LdPanel
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
 from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw_statistics
-from primo_scale.run import work_directory
+from primo_scale.run import estimation, payments, public_inputs, work_directory
 from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
-from primo_scale.run.estimation import ancestry_of, effect_prior, panel_components, people_of
-from primo_scale.run.payments import pay_for_release, payer_of
 from primo_scale.run.plan import Plan
-from primo_scale.run.public_inputs import (
-    genotypes_by_components,
-    project,
-    warn_of_other_alleles,
-    write_ancestry,
-)
-from primo_scale.run.request import Execution, RunRequest
+from primo_scale.run.public_inputs import genotypes_by_components
+from primo_scale.run.request import AccumulateRequest, RunRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
-from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.files import (
-    canonical_json,
-    is_of_this_request,
-    make_private_directory,
-    sha256_of_json,
-)
+from primo_scale.storage import block_matrices, files
 from primo_scale.storage.locations import Location
 
 
@@ -78,7 +50,7 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     """
     store, request, panels, design = plan.store, plan.request, plan.panels, plan.design
     if panels.frequencies is not None:
-        warn_of_other_alleles(store, panels.frequencies)
+        public_inputs.warn_of_other_alleles(store, panels.frequencies)
     work_dir = request.work_dir
     root = work_directory.store_root(work_dir, request.object_store)
     if request.object_store is not None:
@@ -90,18 +62,18 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     projected = None
     if panels.loadings is not None:
         with stage("principal components"):
-            projected = project(
+            projected = public_inputs.project(
                 work_dir / work_directory.PRINCIPAL_COMPONENTS, store, panels.loadings
             )
     held_out = None
     if design.held_out:
         key = work_directory.hold_out_key(work_dir)
-        held_out = choose_held_out(store.samples, design.held_out, key)
+        held_out = outcome_store.choose_held_out(store.samples, design.held_out, key)
     with stage("outcomes"):
-        aligned = align_outcomes(
+        aligned = outcome_store.align_outcomes(
             root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
             store.samples,
-            OutcomeFiles(request.pheno, request.covar, projected),
+            outcome_store.OutcomeFiles(request.pheno, request.covar, projected),
             design.outcomes,
             scratch=work_dir,
             rows=plan.rows,
@@ -111,15 +83,29 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     if design.clipped:
         design, aligned = _adjusted(store, request, design, aligned, root)
     if panels.loadings is not None and design.clipped:
-        write_ancestry(
+        public_inputs.write_ancestry(
             work_dir / work_directory.ANCESTRY,
             genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
         )
-    ld_components = None
-    if design.panel is not None and design.components is not None and panels.ld is not None:
+    digests = {
+        "genotypes": store.identity_digest,
+        "outcomes": aligned.content_digest,
+        "design": design.digest,
+    }
+    maps = None
+    if design.components is not None and panels.ld is not None:
         with stage("LD components"):
-            ld_components = write_maps(root / work_directory.COMPONENTS, panels.ld, design)
-    inputs = _inputs(store, aligned, ld_components, design)
+            maps = write_maps(root / work_directory.COMPONENTS, panels.ld, design)
+        digests["components"] = maps.digest
+    inputs = Inputs(
+        genotypes=store.path,
+        outcomes=aligned.path,
+        components=None if maps is None else maps.path,
+        clipping_rule=design.clipping_rule,
+        subsample=design.subsample,
+        digests=digests,
+        holds_out=design.held_out > 0,
+    )
     raw = _sum(work_dir, root, design, inputs, request)
     write_design(path, design)
     if design.rounds == 2 and panels.ld is not None:
@@ -139,61 +125,34 @@ def _adjusted(
 ) -> tuple[Design, OutcomeStore]:
     """Pay for the release, and return the design and the store of adjusted phenotypes."""
     before = design.outcomes
-    scale = AdjustmentScale.of(before)
-    bought = pay_for_release(store, request, design, sum_grams(unadjusted, scale), scale.norm)
-    covariance = covariance_of_covariates(before, scale, bought)
-    design = replace(
-        design,
-        outcomes=adjusted(before, scale, bought),
-        adjustment=PaidAdjustment(
-            bought.charge,
-            bought.sigma,
-            scale.norm,
-            planned=design.digest,
-            covariance=tuple(map(tuple, covariance.tolist())),
-        ),
+    scale = outcome_store.AdjustmentScale.of(before)
+    bought = payments.pay_for_release(
+        store, request, design, outcome_store.sum_grams(unadjusted, scale), scale.norm
     )
+    covariance = tuple(map(tuple, covariance_of_covariates(before, scale, bought).tolist()))
+    paid = PaidAdjustment(bought.charge, bought.sigma, scale.norm, design.digest, covariance)
+    design = replace(design, outcomes=adjusted(before, scale, bought), adjustment=paid)
     path = root / work_directory.OUTCOMES
     n_fixed = design.layout.n_fixed
-    return design, write_residuals(path, unadjusted, before, design.outcomes, n_fixed=n_fixed)
-
-
-def _inputs(
-    store: GenotypeStore, outcomes: OutcomeStore, components: LdComponents | None, design: Design
-) -> Inputs:
-    """Return all that determines the sums of a design."""
-    digests = {
-        "genotypes": store.identity_digest,
-        "outcomes": outcomes.content_digest,
-        "design": design.digest,
-    }
-    if components is not None:
-        digests["components"] = components.digest
-    return Inputs(
-        genotypes=store.path,
-        outcomes=outcomes.path,
-        components=None if components is None else components.path,
-        clipping_rule=design.clipping_rule,
-        subsample=design.subsample,
-        digests=digests,
-        holds_out=design.held_out > 0,
+    return design, outcome_store.write_residuals(
+        path, unadjusted, before, design.outcomes, n_fixed=n_fixed
     )
 
 
 @stage("accumulate")
 def _sum(
-    work_dir: Path, root: Location, design: Design, inputs: Inputs, execution: Execution
+    work_dir: Path, root: Location, design: Design, inputs: Inputs, request: AccumulateRequest
 ) -> exact_sums.RawStatistics:
     plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
     statistics = root / work_directory.STATISTICS
     wanted = plan_digest(plan, inputs.to_json())
-    if is_of_this_request(statistics, exact_sums.finished_plan_digest(statistics), wanted):
+    if files.is_of_this_request(statistics, exact_sums.finished_plan_digest(statistics), wanted):
         LOGGER.info("the statistics are there already: nothing to sum")
         exact_sums.remove_partials(root / work_directory.PARTIALS)
         return exact_sums.open_raw_statistics(statistics, plan.layout, plan.n_samples)
     codes = design.genotypes.code_table
-    partials = open_partials(root / work_directory.PARTIALS, plan, inputs, codes, execution.kernel)
-    with _executor(work_dir, execution) as executor, progress_bar("accumulate") as move:
+    partials = open_partials(root / work_directory.PARTIALS, plan, inputs, codes, request.kernel)
+    with _executor(work_dir, request) as executor, progress_bar("accumulate") as move:
         raw = exact_sums.accumulate(executor, partials, statistics, move)
     exact_sums.remove_partials(root / work_directory.PARTIALS)
     return raw
@@ -201,30 +160,30 @@ def _sum(
 
 @stage("second round")
 def _sum_second(
-    work_dir: Path, root: Location, design: Design, inputs: Inputs, execution: Execution
+    work_dir: Path, root: Location, design: Design, inputs: Inputs, request: AccumulateRequest
 ) -> None:
     """Sum the second round, unless its sums are there already."""
     path, destination = root / work_directory.SECOND_PARTIALS, root / work_directory.OWN_SUMS
     found = exact_sums.find_own_sums(destination)
     if found is None or found.inputs != inputs.to_json():
-        directions = open_directions(root / work_directory.DIRECTIONS)
+        directions = ld_maps.open_directions(root / work_directory.DIRECTIONS)
         plan, codes = second_plan(design, directions), design.genotypes.code_table
-        partials = open_partials(path, plan, inputs, codes, execution.kernel)
-        with _executor(work_dir, execution) as executor, progress_bar("second round") as move:
+        partials = open_partials(path, plan, inputs, codes, request.kernel)
+        with _executor(work_dir, request) as executor, progress_bar("second round") as move:
             exact_sums.accumulate_own(executor, partials, destination, move)
     exact_sums.remove_partials(path)
 
 
 @contextmanager
-def _executor(work_dir: Path, execution: Execution) -> Iterator[exact_sums.Executor]:
+def _executor(work_dir: Path, request: AccumulateRequest) -> Iterator[exact_sums.Executor]:
     """Yield what runs tasks on threads of this process, or on a cluster."""
-    if isinstance(execution.profile, ThreadsProfile):
-        yield ThreadExecutor(execution.profile.threads)
+    if request.profile is None:
+        yield ThreadExecutor(usable_cpus())
         return
     from primo_scale.cluster.workers import dask_client
 
-    scratch = make_private_directory(work_dir.absolute() / "scratch")
-    with dask_client(execution.profile, scratch) as client:
+    scratch = files.make_private_directory(work_dir.absolute() / "scratch")
+    with dask_client(request.profile, scratch) as client:
         yield DaskExecutor(client)
 
 
@@ -245,24 +204,24 @@ def second_directions(
     """Draw the noise of the first round, and choose the directions of the second by it."""
     mechanism, paid = design.mechanism(Recipe()), design.paid_adjustment.charge
     with (
-        payer_of(request, store, design.promise) as payer,
+        payments.payer_of(request, store, design.promise) as payer,
         deferred(),
         progress_bar("draw noise", "pieces") as move,
     ):
         private = draw_statistics(raw, mechanism, payer, payer.charge(paid), move)
     root = store_root(request.work_dir, design.object_store)
     drawn = private.matrices.sha256()
-    wanted = sha256_of_json({"version": _VERSION, "first": drawn, "panel": panel.sha256})
+    wanted = files.sha256_of_json({"version": _VERSION, "first": drawn, "panel": panel.sha256})
     found = find_directions(root / DIRECTIONS, wanted)
     if found is not None:
         return found
     exact_sums.remove_partials(root / SECOND_PARTIALS)  # of other directions
     with threadpool_limits(limits=usable_cpus()):
         matrices, work_dir = private.matrices, request.work_dir
-        n_samples, observed = people_of(matrices)
+        n_samples, observed = estimation.people_of(matrices)
         rescale = missing_rescale(observed, n_samples)
         response = design.clip_response(1 / rescale, design.eigenvalues(store.variants))
-        known = panel_components(design, work_dir, n_samples)
+        known = estimation.panel_components(design, work_dir, n_samples)
         if known is None:
             raise ValueError("a second round needs LD components")
         adjustment = adjust(
@@ -270,12 +229,12 @@ def second_directions(
             mechanism.scales,
             rescale,
             gram_factor=1.0,
-            ancestry=ancestry_of(design, known, n_samples, work_dir),
+            ancestry=estimation.ancestry_of(design, known, n_samples, work_dir),
         )
         unit = second_round(mechanism.promise, 1, 1, design.phenotype_norm).sigma
         windows, row_norm, left, degrees = choose_directions(
             adjustment,
-            effect_prior(design, rescale, response),
+            estimation.effect_prior(design, rescale, response),
             known,
             _covariances(panel, design, windows_of(design.boundaries)),
             response.slope,
@@ -283,12 +242,14 @@ def second_directions(
             noise=(unit / n_samples) ** 2,
         )
     residuals = [float(f"{share:.6g}") for share in left.tolist()]
-    return write_directions(root / DIRECTIONS, wanted, windows, row_norm, residuals, degrees)
+    return ld_maps.write_directions(
+        root / DIRECTIONS, wanted, windows, row_norm, residuals, degrees
+    )
 
 
 def _covariances(panel: LdPanel, design: Design, cuts: tuple[int, ...]) -> list[Float64]:
     """Return the covariances of the codes of every window in the panel, without its chance."""
-    variances = list(variances_outside(panel, design.genotypes, cuts))
+    variances = list(ld_maps.variances_outside(panel, design.genotypes, cuts))
     every = (np.arange(len(each)) for each in variances)
     vectors = components(panel, design.genotypes, cuts, every)
     pairs = zip(variances, vectors, strict=True)
@@ -316,7 +277,7 @@ def second_inputs(inputs: Inputs, design: Design, directions: OwnDirections) -> 
 def second_plan(design: Design, directions: OwnDirections) -> SummationPlan:
     """Return the plan of the sums of the second round."""
     boundaries = (0, *np.cumsum(directions.sizes).tolist())
-    layout = BlockLayout(boundaries, 0, directions.n_phenotypes)
+    layout = block_matrices.BlockLayout(boundaries, 0, directions.n_phenotypes)
     return default_plan(layout, design.n_samples, sums_gram=False)
 
 
@@ -334,10 +295,10 @@ def open_second_round(
         )
     noise = second_noise(design, mechanism, directions)
     rule = {"row_rule": asdict(_second_rule(noise)), "components": directions.digest}
-    is_of_this_request(
+    files.is_of_this_request(
         root / OWN_SUMS,
-        canonical_json(sums.inputs),
-        canonical_json({**raw.inputs, **rule}),
+        files.canonical_json(sums.inputs),
+        files.canonical_json({**raw.inputs, **rule}),
         remedy="Remove it, and run accumulate again with the same files",
     )
     return directions, noise, sums

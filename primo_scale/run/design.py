@@ -26,28 +26,17 @@ from primo_scale.genotypes.coding import MatchedFrequencies
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.products import LARGEST_OUTPUT
-from primo_scale.methods.catalogue import ESTIMATORS, MOST_SAMPLED_EFFECTS, Estimator, Method
-from primo_scale.methods.effects import PublicScores
-from primo_scale.methods.solve import blended
+from primo_scale.methods import catalogue, effects, solve
 from primo_scale.outcomes.coding import CovariateBounds, OutcomeCoding
 from primo_scale.outcomes.store import LEAST_HELD_OUT
 from primo_scale.panel import components as ld_components
 from primo_scale.panel.ld import LdPanel, panel_boundaries
+from primo_scale.privacy import mechanism as noise_plan
 from primo_scale.privacy import planning
-from primo_scale.privacy.mechanism import (
-    SHARES,
-    Guarantee,
-    Mechanism,
-    Promise,
-    PublicBounds,
-    Recipe,
-    calibrate,
-)
 from primo_scale.privacy.planning import ClipResponse, Floats, Measurement, PublicSizes
 from primo_scale.publication.texts import ONE_BLOCK, PANEL_RULE
 from primo_scale.run.request import FinalizeRequest, Model, Privacy
-from primo_scale.storage import files
-from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage import block_matrices, files
 from primo_scale.storage.locations import Location
 from primo_scale.verify import document as stated
 from primo_scale.verify.held_out_accuracy import share_of_codes
@@ -144,7 +133,9 @@ class Design:
 
     n_samples: int  # n; private if there is a `nominal_n`
     nominal_n: int | None  # public size that everything is planned for; None if n is public
-    guarantee: Guarantee | None  # of the release; None for statistics that are never made private
+    guarantee: (
+        noise_plan.Guarantee | None
+    )  # of the release; None for statistics that are never made private
     subsample: int | None  # number of people that X'X is summed over; None stands for everybody
     boundaries: tuple[int, ...]  # of the LD blocks, as indices of variants
     ld_blocks: str  # rule that gave the LD blocks, for the report
@@ -267,14 +258,14 @@ class Design:
         return COARSE_STEP if self.clipped and many and fine and wide else 1
 
     @cached_property
-    def layout(self) -> BlockLayout:
+    def layout(self) -> block_matrices.BlockLayout:
         """Shapes of the statistics, whose columns are variants or components."""
         # Covariates are private with the genotypes, and then in no sum.
         sums_fixed = not self.clipped or self.unit is PrivacyUnit.LABEL
         n_fixed = 1 + len(self.outcomes.covariates) if sums_fixed else 0
         columns = self.components
         boundaries = self.boundaries if columns is None else columns.boundaries
-        return BlockLayout(boundaries, n_fixed, len(self.outcomes.phenotypes))
+        return block_matrices.BlockLayout(boundaries, n_fixed, len(self.outcomes.phenotypes))
 
     @property
     def components(self) -> ComponentDesign | None:
@@ -319,9 +310,9 @@ class Design:
         return ClippingRule(long_records, self.row_norm, self.block_norms, self.phenotype_norm)
 
     @property
-    def bounds(self) -> PublicBounds:
+    def bounds(self) -> noise_plan.PublicBounds:
         """Public bounds that noise is calibrated to."""
-        return PublicBounds(
+        return noise_plan.PublicBounds(
             row_norm=self.row_norm,
             block_norms=self.block_norms,
             phenotype_norm=self.phenotype_norm,
@@ -351,17 +342,17 @@ class Design:
         return planning.spectrum_shape(total, self.n_variants)
 
     @property
-    def promise(self) -> Promise:
+    def promise(self) -> noise_plan.Promise:
         """Guarantee of the statistics, and the share of mu^2 that the adjustment leaves."""
         if self.guarantee is None:
             raise ValueError("statistics of unclipped rows can never be private")
-        share = 1 - SHARES.adjustment
+        share = 1 - noise_plan.SHARES.adjustment
         if self.rounds == 2:
-            share *= SHARES.first_round
+            share *= noise_plan.SHARES.first_round
         given = self.guarantee
-        return Promise(given.epsilon, given.delta, given.unit, given.adjacency, share)
+        return noise_plan.Promise(given.epsilon, given.delta, given.unit, given.adjacency, share)
 
-    def mechanism(self, recipe: Recipe) -> Mechanism:
+    def mechanism(self, recipe: noise_plan.Recipe) -> noise_plan.Mechanism:
         """Return the least noise that keeps the promise."""
         promise = self.promise
         split = planning.split_for(
@@ -370,7 +361,7 @@ class Design:
             adjacency=promise.adjacency,
             block_norm=None if self.block_norms is None else max(self.block_norms),
         )
-        return calibrate(self.bounds, promise, recipe, split=split)
+        return noise_plan.calibrate(self.bounds, promise, recipe, split=split)
 
     @property
     def planned_digest(self) -> str:
@@ -456,13 +447,11 @@ class PublicPanels:
 class ChosenMethod:
     """Method of the catalogue, its rule of shrinkage, and the reason for them in words."""
 
-    method: Method
+    method: catalogue.Method
     reason: str
-    estimator: Estimator
-    scores: PublicScores | None = field(default=None, repr=False)  # to build on
-    sources: tuple[
-        stated.StatedScore, ...
-    ] = ()  # of these scores, whose slopes are still to be estimated
+    estimator: catalogue.Estimator
+    scores: effects.PublicScores | None = field(default=None, repr=False)  # to build on
+    sources: tuple[stated.StatedScore, ...] = ()  # of the scores, without slopes yet
 
 
 @dataclass(frozen=True)
@@ -535,7 +524,7 @@ def make_design(
 
 def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) -> int:
     """Return the number of rounds: as asked, or two where they gain (docs/maths/rounds.md)."""
-    estimator = ESTIMATORS["point-normal"]
+    estimator = catalogue.ESTIMATORS["point-normal"]
     possible = (
         privacy.guarantee is not None
         and privacy.subsample is None
@@ -549,7 +538,7 @@ def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) 
             "sampled",
             where="--rounds",
             value=f"{n_variants} variants, {n_phenotypes} phenotypes",
-            limit=f"{MOST_SAMPLED_EFFECTS} effects",
+            limit=f"{catalogue.MOST_SAMPLED_EFFECTS} effects",
             remedy="Leave it out, or give --ld-panel or fewer phenotypes",
         )
     few = n_phenotypes <= _MOST_OF_TWO_ROUNDS
@@ -559,7 +548,7 @@ def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) 
 
 def _planned(design: Design) -> Design:
     """Choose N_y with the least cost of noise and clipping, by the spectrum of a panel if any."""
-    sizes, recipe = design.sizes, Recipe(subsample=design.subsample)
+    sizes, recipe = design.sizes, noise_plan.Recipe(subsample=design.subsample)
 
     def cross_sigma_at(norm: int) -> float:
         return replace(design, phenotype_norm=norm).mechanism(recipe).scales.phenotype_cross
@@ -588,7 +577,7 @@ def _with_block_norms(design: Design) -> Design:
         return design
     norms = genotype_coding.block_row_norms(design.genotypes, design.boundaries)
     by_block = replace(design, block_norms=norms)
-    scales = [each.mechanism(Recipe()).scales for each in (design, by_block)]
+    scales = [each.mechanism(noise_plan.Recipe()).scales for each in (design, by_block)]
     # Either way of clipping divides the noise between the two, so that their product decides.
     dense, blocks = (max(each.gram) * each.phenotype_cross for each in scales)
     return by_block if blocks < dense else design
@@ -634,15 +623,8 @@ def design_panel(
     of the first choice count as noise on X'Y in the second one.
     """
     use_components, n_factors = _uses_components(model, design), model.genetic_factors
-    request = files.sha256_of_json(
-        {
-            "version": _VERSION,
-            "panel": panel.sha256,
-            "components": use_components,
-            "factors": n_factors,
-            "design": design.digest,
-        }
-    )
+    choices = {"panel": panel.sha256, "components": use_components, "factors": n_factors}
+    request = files.sha256_of_json({"version": _VERSION, **choices, "design": design.digest})
     if settled is not None and settled.request == request:
         return settled
     measured = _variances(panel, design.genotypes, design.boundaries)
@@ -664,7 +646,7 @@ def design_panel(
     if not use_components:
         return found
     # Public numbers of the same release without components, by which their norm is divided.
-    sigma = design.mechanism(Recipe()).scales.phenotype_cross
+    sigma = design.mechanism(noise_plan.Recipe()).scales.phenotype_cross
     noise = sigma**2 / (design.public_n * design.genotypes.variance * design.outcomes.unit**2)
     n_phenotypes = design.layout.n_phenotypes
     slope, residual = planning.clipped_phenotype(design.clip, n_phenotypes)
@@ -678,7 +660,7 @@ def design_panel(
         return replace(found, components=columns)
 
     first = with_panel(design, with_noise(noise))
-    mechanism = first.mechanism(Recipe())
+    mechanism = first.mechanism(noise_plan.Recipe())
     errors = errors_of_gram(first, mechanism, planning.PRIOR_HERITABILITY)
     return with_noise(
         noise * (1 + shared * float(errors.mean()) / mechanism.scales.phenotype_cross**2)
@@ -730,7 +712,7 @@ def component_shares(design: Design) -> tuple[Floats, Floats] | None:
     return shares, columns.variances
 
 
-def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) -> Floats:
+def errors_of_gram(design: Design, mechanism: noise_plan.Mechanism, heritability: float) -> Floats:
     """Return the variance that errors of X'X add to the noise on X'Y in each component, shape (m,).
 
     A design without components has a single 0: `primo_scale.methods.forecast` has the cost of the
@@ -746,7 +728,7 @@ def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) ->
     for block, sigma in enumerate(mechanism.scales.gram):
         here = design.layout.variants(block)
         expected = design.public_n * columns.variances[here]
-        blend = blended(np.diag(expected), sigma, expected, design.panel.known_people)
+        blend = solve.blended(np.diag(expected), sigma, expected, design.panel.known_people)
         squares = effect_variance / columns.squared_norms[here, None]
         variances.append(blend.product_variances(squares)[:, 0])
     return np.concatenate(variances)

@@ -10,18 +10,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from primo_scale.machine import usable_cpus
+from primo_scale.methods import effects, second_round
 from primo_scale.methods import solve as phenotype_scale
-from primo_scale.methods.effects import EffectPrior
+from primo_scale.methods import solve as solving
 from primo_scale.methods.linear_algebra import Float64, missing_rescale
-from primo_scale.methods.second_round import SecondStatistics, solve_two_rounds
-from primo_scale.methods.solve import (
-    LatticeWeights,
-    PanelComponents,
-    Solution,
-    SolveInputs,
-    adjusted,
-    solve_statistics,
-)
+from primo_scale.methods.solve import LatticeWeights, PanelComponents, Solution
 from primo_scale.outcomes.coding import has_components
 from primo_scale.panel.components import OwnDirections, open_components
 from primo_scale.privacy.mechanism import Recipe, SecondRound, no_noise
@@ -75,7 +68,7 @@ def _solved(
     bounds = design.bounds
     if design.nominal_n is not None:  # noisy: projections have n times a norm, a tenth more of it
         bounds = replace(bounds, n_samples=math.ceil(1.1 * n_samples))
-    inputs = SolveInputs(
+    inputs = solving.SolveInputs(
         bounds=bounds,
         scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
         recipe=Recipe() if mechanism is None else mechanism.recipe,
@@ -93,7 +86,7 @@ def _solved(
         directions, noise, values = second
         left = np.array(directions.residuals)
         own = design.second_response(1 / rescale, left, directions.degrees)
-        statistics = SecondStatistics(
+        statistics = second_round.SecondStatistics(
             directions=directions,
             values=values,
             sigma=noise.sigma,
@@ -101,9 +94,11 @@ def _solved(
             slopes=response.slope,
             ancestry=ancestry_of(design, None, n_samples, request.work_dir),
         )
-        solution = solve_two_rounds(adjusted(matrices, inputs), inputs, components, statistics)
+        solution = second_round.solve_two_rounds(
+            solving.adjusted(matrices, inputs), inputs, components, statistics
+        )
     else:
-        solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
+        solution = solving.solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     if not design.layout.n_fixed:
         solution = replace(solution, weights=_beside_covariates(design, solution, request.work_dir))
     if solution.n_limited:
@@ -225,11 +220,11 @@ def ancestry_of(
     return np.concatenate([components.map_of(b) @ part for b, part in enumerate(blocks)])
 
 
-def effect_prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPrior:
+def effect_prior(design: Design, rescale: Float64, response: ClipResponse) -> effects.EffectPrior:
     """Return the prior: even effects of the assumed heritability, attenuated by clipping."""
     squared = design.outcomes.unit**2
     effect = PRIOR_HERITABILITY * design.shares_of_liability * squared / design.genotypes.variance
-    return EffectPrior(
+    return effects.EffectPrior(
         effect_variance=effect * response.slope**2,
         residual_variance=response.variance * squared * rescale,
     )

@@ -13,27 +13,16 @@ import pandas as pd
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.evaluation import accuracy
-from primo_scale.evaluation.scores import (
-    ScoringFile,
-    match_weights,
-    open_files,
-    open_store,
-    read_scoring_file,
-    score_people,
-)
-from primo_scale.genotypes.coding import MatchCounts
-from primo_scale.genotypes.tables import SampleTable
+from primo_scale.evaluation import scores as scoring
+from primo_scale.genotypes import coding, tables
 from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.tables import match_people, open_outcome_table, read_groups
 from primo_scale.publication.texts import cautions_in_words
-from primo_scale.run.fields import takes
-from primo_scale.run.public_inputs import components_of
+from primo_scale.run import fields, public_inputs, run_log
 from primo_scale.run.request import EvaluationRequest
-from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing
-from primo_scale.verify.formats import INTERCEPT
+from primo_scale.verify import formats, words
 from primo_scale.verify.held_out_accuracy import EVERYBODY, NARROW, NORMAL_QUANTILE, WITHIN_GROUPS
-from primo_scale.verify.words import NOT_PRIVATE
 from primo_scale.version import __version__
 
 EVALUATION_FILE, TABLE_FILE = "evaluation.json", "evaluation.tsv"
@@ -96,7 +85,7 @@ class Evaluation:
     """
 
     stamp: str
-    variants: Mapping[str, MatchCounts]
+    variants: Mapping[str, coding.MatchCounts]
     results: tuple[ScoreResult, ...]
 
     def __repr__(self) -> str:
@@ -110,7 +99,7 @@ class Evaluation:
         return "\n".join(lines)
 
 
-@takes(EvaluationRequest)
+@fields.takes(EvaluationRequest)
 def evaluate(request: EvaluationRequest) -> Evaluation:
     """Measure how well scores predict phenotypes, and write the results.
 
@@ -132,11 +121,11 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     """
     refuse_existing(request.out)
     if request.genotypes is not None:
-        genotypes, source = open_store(request.genotypes), str(request.genotypes)
+        genotypes, source = scoring.open_store(request.genotypes), str(request.genotypes)
     else:
         sources = request.sources
-        genotypes, source = open_files(sources), ", ".join(map(str, sources.paths))
-    stamp = f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
+        genotypes, source = scoring.open_files(sources), ", ".join(map(str, sources.paths))
+    stamp = f"{words.NOT_PRIVATE}: computed from the people of {source}, who must have consented"
     samples = genotypes.samples
     groups = {EVERYBODY: np.ones(len(samples), dtype=np.int64)}
     if request.groups is not None:
@@ -155,10 +144,10 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     covariates = {}
     if request.covar is not None:
         covariates = _read_columns(request.covar, request.covar_name, samples)
-    files = [read_scoring_file(path, tuple(phenotypes)) for path in request.weights]
+    files = [scoring.read_scoring_file(path, tuple(phenotypes)) for path in request.weights]
     codes = _take_codes(phenotypes, files, request.prevalence)
     if request.pc_loadings is not None:
-        components = components_of(request.pc_loadings, genotypes)
+        components = public_inputs.components_of(request.pc_loadings, genotypes)
         twice = sorted(components.keys() & covariates.keys())
         if twice:
             raise InputError(
@@ -172,14 +161,14 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         [np.empty((len(samples), 0)), *(values[:, None] for values in covariates.values())]
     )
     known = ~np.isnan(columns).any(axis=1)
-    variants: dict[str, MatchCounts] = {}
+    variants: dict[str, coding.MatchCounts] = {}
     results: list[ScoreResult] = []
     unmeasured: list[str] = []
     for file in files:
-        matched, measured = match_weights(file, genotypes.variants), list[ScoreResult]()
-        LOGGER.info("%s: %s", file.path, matched.counts.in_words())
+        matched, measured = scoring.match_weights(file, genotypes.variants), list[ScoreResult]()
+        run_log.LOGGER.info("%s: %s", file.path, matched.counts.in_words())
         variants[str(file.path)] = matched.counts
-        scores = score_people(genotypes, matched)
+        scores = scoring.score_people(genotypes, matched)
         for predicted, score in zip(file.phenotypes, scores.T, strict=True):
             # A score of no known phenotype is tried with all.
             for name in phenotypes if predicted is None else (predicted,):
@@ -198,9 +187,9 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
                         measured.append(ScoreResult(str(file.path), name, group, measures))
                     else:
                         unmeasured.append(f"{name} in group {group}: {reason}")
-                        LOGGER.warning("%s: no result for %s", file.path, unmeasured[-1])
+                        run_log.LOGGER.warning("%s: no result for %s", file.path, unmeasured[-1])
         for caution in cautions_in_words(_slope(file, result) for result in measured):
-            LOGGER.warning("%s: %s", file.path, caution)
+            run_log.LOGGER.warning("%s: %s", file.path, caution)
         results += measured
     if not results:
         raise InputError(
@@ -215,7 +204,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 
 
 def _offset(
-    file: ScoringFile,
+    file: scoring.ScoringFile,
     phenotype: str,
     values: accuracy.Floats,
     covariates: Mapping[str, accuracy.Floats],
@@ -228,9 +217,9 @@ def _offset(
     if file.release is None:
         return None
     table = file.release.covariates[phenotype].astype(float)
-    if not {*table.index} <= {INTERCEPT, *covariates}:
+    if not {*table.index} <= {formats.INTERCEPT, *covariates}:
         return None
-    offset = np.full_like(values, table[INTERCEPT])
+    offset = np.full_like(values, table[formats.INTERCEPT])
     for name, column in covariates.items():
         offset += table.get(name, 0.0) * column
     if phenotype in file.codes:  # the release's codes, which may be others than the table's
@@ -251,7 +240,7 @@ def _write_results(directory: Path, evaluation: Evaluation) -> None:
         table.to_csv(file, sep="\t", index=False, na_rep="NA", float_format="%.9g")
 
 
-def _slope(file: ScoringFile, result: ScoreResult) -> tuple[str, float, float, float, bool]:
+def _slope(file: scoring.ScoringFile, result: ScoreResult) -> tuple[str, float, float, float, bool]:
     """Return the slope of a result; that of a score in units of its own tells nothing."""
     shown = result.measures.partial or result.measures
     half = NORMAL_QUANTILE * shown.slope_se if file.release is not None else np.inf
@@ -266,7 +255,7 @@ def _slope(file: ScoringFile, result: ScoreResult) -> tuple[str, float, float, f
 
 
 def _read_columns(
-    path: Path, wanted: Sequence[str] | None, samples: SampleTable
+    path: Path, wanted: Sequence[str] | None, samples: tables.SampleTable
 ) -> dict[str, accuracy.Floats]:
     """Return columns of a table, nan where a person has no row or the value is missing."""
     table = open_outcome_table(path)
@@ -278,7 +267,7 @@ def _read_columns(
     return dict(zip(names, values.T, strict=True))
 
 
-def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.int64]]:
+def _read_groups(path: Path, samples: tables.SampleTable) -> dict[str, npt.NDArray[np.int64]]:
     """Return the people of each group of a table of IID and group: 1, and 0 for all others."""
     group_of = read_groups(path)
     of_people = np.array([group_of.get(person, "") for person in samples.individual])
@@ -290,7 +279,7 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.i
 
 def _take_codes(
     phenotypes: dict[str, accuracy.Floats],
-    files: Sequence[ScoringFile],
+    files: Sequence[scoring.ScoringFile],
     prevalence: Collection[str],
 ) -> dict[str, tuple[float, float]]:
     """Make values missing that are no code of a binary phenotype, and return the codes.
@@ -304,7 +293,7 @@ def _take_codes(
         present = {*values[~np.isnan(values)].tolist()}
         if name not in by_release.union(prevalence):
             if present == {0.0, *ONE_TWO}:
-                LOGGER.warning(
+                run_log.LOGGER.warning(
                     "%s has the values 0, 1 and 2, and is taken as quantitative. If these stand "
                     "for a missing value, a control and a case, give --prevalence %s=K", name, name,
                 )  # fmt: skip

@@ -21,16 +21,8 @@ from typing import Any, TypeVar
 
 import attrs
 
-from primo_scale.errors import (
-    Field,
-    InputError,
-    PrimoError,
-    UsageError,
-    anticipated,
-    errors_explained,
-)
-from primo_scale.storage.files import refuse_special_file
-from primo_scale.storage.locations import parse_location, usable_location, usable_path
+from primo_scale import errors
+from primo_scale.storage import files, locations
 
 Request = TypeVar("Request", bound=attrs.AttrsInstance)
 Result = TypeVar("Result")
@@ -112,7 +104,7 @@ def read_fields(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Att
             name, declared = each.name.lstrip("_"), each.metadata["option"]
             text = " ".join(texts[name].split())
             declared = replace(declared, help=text, heading=declared.heading or heading)
-            reader = _Reader(declared.kind, name, each.default, each.type)
+            reader = _reader(declared.kind, name, each.default, each.type)
             metadata = {"option": declared}
             each = each.evolve(converter=reader, metadata=metadata, kw_only=by_keyword)
         result.append(each if each.kw_only == by_keyword else each.evolve(kw_only=by_keyword))
@@ -130,11 +122,13 @@ class Checked:
                 if not {*needed.split("|")} & {*given}:
                     names = " or ".join(f"`{other}`" for other in needed.split("|"))
                     remedy = f"Give {names}, or leave it out"
-                    raise UsageError(f"needs {names}", where=Field(name), remedy=remedy)
+                    raise errors.UsageError(
+                        f"needs {names}", where=errors.Field(name), remedy=remedy
+                    )
             for other in given:
                 if other in fields[name][0].excludes:
                     what, remedy = f"`{name}` and `{other}` exclude each other", "Leave one out"
-                    raise UsageError(what, remedy=remedy)
+                    raise errors.UsageError(what, remedy=remedy)
         for part in reversed(type(self).__mro__):
             if "check" in vars(part):
                 vars(part)["check"](self)
@@ -154,41 +148,34 @@ class Checked:
         return f"{type(self).__name__}({values})"
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """Converter of a field, which raises a UsageError that names the field."""
+def _reader(kind: Kind, name: str, default: object, annotation: object) -> Callable[[Any], object]:
+    """Return the converter of a field, which raises a UsageError that names the field."""
 
-    kind: Kind
-    name: str
-    default: object
-    annotation: object
-
-    @property
-    def __signature__(self) -> inspect.Signature:  # from which attrs annotates its constructor
-        value = inspect.Parameter("value", _KEYWORD, annotation=self.annotation)
-        return inspect.Signature([value])
-
-    def __call__(self, value: Any) -> object:
-        kind = self.kind
-        if value is None and self.default is None:
+    def read(value: Any) -> object:
+        if value is None and default is None:
             return None
         try:
             if kind is not FLAG and isinstance(value, bool):
                 raise TypeError
-            found = kind.read(value, self.name)
-            if found == () and self.default is NEEDED:
-                raise UsageError("is needed", value=value)
+            found = kind.read(value, name)
+            if found == () and default is NEEDED:
+                raise errors.UsageError("is needed", value=value)
             if kind.interval and found is not None and not _is_in(kind.interval, found):
-                raise UsageError("is out of range", value=value, limit=kind.interval)
+                raise errors.UsageError("is out of range", value=value, limit=kind.interval)
             return found
-        except PrimoError as error:
-            error.where = Field(self.name) if error.where is None else error.where
+        except errors.PrimoError as error:
+            error.where = errors.Field(name) if error.where is None else error.where
             raise
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            words = kind.words + (" or None" if self.default is None else "")
-            raise wrong_type(self.name, value, words) from error
+            words = kind.words + (" or None" if default is None else "")
+            raise wrong_type(name, value, words) from error
         except OSError as error:  # of a path
-            raise anticipated(error) or error from error
+            raise errors.anticipated(error) or error from error
+
+    # From it attrs annotates its constructor.
+    parameter = inspect.Parameter("value", _KEYWORD, annotation=annotation)
+    vars(read)["__signature__"] = inspect.Signature([parameter])
+    return read
 
 
 def _is_in(interval: str, value: Any) -> bool:
@@ -197,14 +184,16 @@ def _is_in(interval: str, value: Any) -> bool:
     return above and (value < high or (interval[-1] == "]" and value == high))
 
 
-def wrong_type(name: str, value: object, expected: str) -> UsageError:
+def wrong_type(name: str, value: object, expected: str) -> errors.UsageError:
     """Return the error of a field or an argument; it shows texts and numbers, else the type."""
     found = type(value).__name__
     if value is None or isinstance(value, str | Number):
         found = reprlib.repr(value)
     elif isinstance(value, list | tuple):
         found = f"{found} of {', '.join(sorted({type(part).__name__ for part in value}))}"
-    return UsageError("is of the wrong type", where=Field(name), value=found, expected=expected)
+    return errors.UsageError(
+        "is of the wrong type", where=errors.Field(name), value=found, expected=expected
+    )
 
 
 # ---- Kinds ---------------------------------------------------------------------------------------
@@ -221,7 +210,7 @@ def one_line(value: Any, _: str = "") -> str:
     from primo_scale.verify.document import ONE_LINE  # loads msgspec
 
     if not re.fullmatch(ONE_LINE, _text(value)):
-        raise UsageError(
+        raise errors.UsageError(
             "a release repeats this name, which is empty or has control characters",
             value=repr(value),
             remedy="Give it another name, of printable text on one line",
@@ -238,18 +227,18 @@ def _flag(value: Any, _: str) -> bool:
 def local_path(value: Any, name: str) -> Path:
     """Return a path on this machine, and not a URL."""
     if "://" in str(value):
-        raise UsageError(
+        raise errors.UsageError(
             "is a URL, and this is written to a disk (docs/object_storage.md lists what object "
             "stores can hold)",
             value=value,
         )
-    return usable_path(value, Field(name))
+    return locations.usable_path(value, errors.Field(name))
 
 
 def regular_file(value: Any, name: str = "path") -> Path:
     """Return the path of a file, unless it is a pipe, a socket or a device."""
-    path = usable_path(value, Field(name))
-    refuse_special_file(path)
+    path = locations.usable_path(value, errors.Field(name))
+    files.refuse_special_file(path)
     return path
 
 
@@ -259,7 +248,7 @@ def _public_file(value: Any, name: str) -> Path:
 
 
 def _location(value: Any, name: str) -> object:
-    return parse_location(usable_location(value, Field(name)))
+    return locations.parse_location(locations.usable_location(value, errors.Field(name)))
 
 
 def _parts(value: Any) -> Iterator[Any]:
@@ -284,7 +273,7 @@ def expanded_paths(value: Any, name: str = "path") -> tuple[Path, ...]:
     ``chr{1..22}`` stands for 22 paths, and ``@`` in a file name for ``{1..22}``. A file whose name
     ends in ``.list`` holds one path per line.
     """
-    paths = [usable_path(part, Field(name)) for part in _parts(value)]
+    paths = [locations.usable_path(part, errors.Field(name)) for part in _parts(value)]
     return tuple(path for given in paths for path in _expand(given))
 
 
@@ -305,7 +294,9 @@ def _lines(path: Path) -> list[str]:
     try:
         lines = regular_file(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read as a list of paths: {error}", where=path) from error
+        raise errors.InputError(
+            f"cannot be read as a list of paths: {error}", where=path
+        ) from error
     return [line.strip() for line in lines if line.strip()]
 
 
@@ -333,7 +324,7 @@ def choice(values: Iterable[Any]) -> Kind:
 
     def read(value: Any, _: str) -> object:
         if value not in choices:
-            raise UsageError("not a valid choice", value=value, limit=", ".join(choices))
+            raise errors.UsageError("not a valid choice", value=value, limit=", ".join(choices))
         return choices[value]
 
     return Kind(" or ".join(choices), read, "|".join(choices))
@@ -371,9 +362,11 @@ def request_of(kind: type[Request], given: Mapping[str, Any]) -> Request:
     known = declared(kind)
     for name, (_, default) in known.items():
         if default is NEEDED and given.get(name) is None:
-            raise UsageError("is needed", where=Field(name))
+            raise errors.UsageError("is needed", where=errors.Field(name))
     for name in given.keys() - known.keys():
-        raise UsageError("no such field", where=name, value=given[name], limit=", ".join(known))
+        raise errors.UsageError(
+            "no such field", where=name, value=given[name], limit=", ".join(known)
+        )
     return kind(**given)
 
 
@@ -388,7 +381,7 @@ def takes(
     def decorate(function: Callable[[Any], Result]) -> Callable[..., Result]:
         @wraps(function)
         def call(request: Any = None, /, **fields: Any) -> Result:
-            with errors_explained():
+            with errors.errors_explained():
                 if request is None:
                     request = request_of(kind, fields)
                 elif fields or not isinstance(request, (kind, *others)):
@@ -407,6 +400,6 @@ def takes(
 def options_of(request: attrs.AttrsInstance) -> list[tuple[str, object]]:
     """Return the name of each option of a request, also of an expert's one, with its value."""
     return [
-        (Field(each.alias).option.removeprefix("--"), getattr(request, each.alias))
+        (errors.Field(each.alias).option.removeprefix("--"), getattr(request, each.alias))
         for each in attrs.fields(type(request))
     ]

@@ -8,10 +8,8 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.gaussian.calibration import NO_COST
@@ -21,33 +19,23 @@ from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.panel.components import open_components
-from primo_scale.privacy import private_statistics
+from primo_scale.privacy import payment as paying
+from primo_scale.privacy import planning, private_statistics
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.payment import (
-    draw_second_round,
-    draw_statistics,
-    measure_once,
-    record_statistics,
-    serves,
-)
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication.texts import CHOICE_BY_SCORE
 from primo_scale.publication.weights import ScoringWeights
-from primo_scale.run import work_directory
+from primo_scale.run import payments, public_inputs, run_log, work_directory
 from primo_scale.run.accumulate_stage import open_second_round
-from primo_scale.run.design import Design, PaidAdjustment, PlannedRelease
+from primo_scale.run.design import Design, PlannedRelease
 from primo_scale.run.estimation import explained_by_covariates, solve
-from primo_scale.run.payments import payer_of
 from primo_scale.run.plan import forecast_release, mechanism_of
-from primo_scale.run.public_inputs import groups_of
 from primo_scale.run.publishing import Payment, calibrated, charge_of, publish, state_hold_out
-from primo_scale.run.run_log import LOGGER, progress_bar, stage
-from primo_scale.storage.files import NEVER_OVERWRITTEN, disk_errors_explained, of_other_request
-from primo_scale.storage.locations import Location
+from primo_scale.storage import files, locations
+from primo_scale.storage.files import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.verify.files import Signer
 
 
-@stage("finalize")
+@run_log.stage("finalize")
 def finalize_stage(planned: PlannedRelease) -> None:
     """Publish the release of finished statistics, or find it published."""
     design, request = planned.design, planned.request
@@ -66,9 +54,9 @@ def finalize_stage(planned: PlannedRelease) -> None:
     if request.non_private:
         publish(planned, solve(planned, private_statistics.privatise(raw, None)))
     else:
-        LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
+        run_log.LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
         mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
-        _release_privately(raw, planned, mechanism, design.paid_adjustment)
+        _release_privately(raw, planned, mechanism)
 
 
 def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
@@ -91,45 +79,43 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     return replace(mechanism, hold_out=hold_out)
 
 
-def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
+def _check_belongs(raw: RawStatistics, what: str, digest: str, path: locations.Location) -> None:
     """Refuse another design or store than that of the statistics."""
     if raw.inputs[what] != digest:
         remedy = "Run accumulate again with the same files, or in another --work-dir"
         raise of_other_request(path, value=f"another {what} than the statistics", remedy=remedy)
 
 
-def _release_privately(
-    raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism, adjustment: PaidAdjustment
-) -> None:
+def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism) -> None:
     design, request, store = planned.design, planned.request, planned.store
-    with payer_of(request, store, design.promise) as payer:
+    with payments.payer_of(request, store, design.promise) as payer:
         ledger = payer.ledger
         # The first of two rounds serves any hold-out, which the second is then bound to.
         first = mechanism if design.rounds == 1 else replace(mechanism, hold_out=None)
-        charge = payer.charge(adjustment.charge)
-        is_served = serves(charge, raw, first, payer) and charge.id == charge_of(request.out)
+        charge = payer.charge(design.paid_adjustment.charge)
+        is_served = paying.serves(charge, raw, first, payer) and charge.id == charge_of(request.out)
         if request.out.exists() and not is_served:
             raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
         is_measured = payer.noise_store.hold_out_path(charge.id).is_file()
         if mechanism.hold_out is not None and not is_measured:
             _outcomes(raw, planned)  # refused before the key serves this measurement
-        with deferred(), progress_bar("draw noise", "pieces") as move:
-            private, second = draw_statistics(raw, first, payer, charge, move), None
+        with deferred(), run_log.progress_bar("draw noise", "pieces") as move:
+            private, second = paying.draw_statistics(raw, first, payer, charge, move), None
             if design.rounds == 2:
                 work_dir = request.work_dir
                 directions, own, sums = open_second_round(design, mechanism, work_dir, raw)
-                values = draw_second_round(sums, own, mechanism, payer, charge)
+                values = paying.draw_second_round(sums, own, mechanism, payer, charge)
                 second = directions, own, values
                 mechanism = replace(mechanism, second_round=own)
             if mechanism.hold_out is None:
-                record_statistics(payer, private, charge)
+                paying.record_statistics(payer, private, charge)
         balance = payer.balance()
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
-        heritability = PRIOR_HERITABILITY * store.heritability_share
+        heritability = planning.PRIOR_HERITABILITY * store.heritability_share
         expected = forecast_release(design, store.variants, mechanism, heritability).stated_size
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
-        payment = Payment(mechanism, charge, adjustment, balance, expected, heritability, by_score)
+        payment = Payment(mechanism, charge, balance, expected, heritability, by_score)
         with payer.noise_store.payment_explained(charge.id):
             solved = solve(planned, private, second)
             if (noise := mechanism.hold_out) is not None:
@@ -142,8 +128,8 @@ def _release_privately(
                         store, outcomes, design, weights, explained, request.work_dir
                     )
 
-                noisy = measure_once(weights.per_allele, score, mechanism, payer, charge)
-                record_statistics(payer, private, charge, noisy)
+                noisy = paying.measure_once(weights.per_allele, score, mechanism, payer, charge)
+                paying.record_statistics(payer, private, charge, noisy)
                 stated = state_hold_out(
                     noisy, noise, design.outcomes, request.calibrate, *design.groups
                 )
@@ -173,7 +159,7 @@ def score_held_out(
     outcomes: OutcomeStore,
     design: Design,
     weights: ScoringWeights,
-    explained: Floats,
+    explained: planning.Floats,
     scratch: Path,
 ) -> private_statistics.ScoredPeople:
     """Return the scores and residuals of the people held out, from a file without a name. PRIVATE.
@@ -181,20 +167,16 @@ def score_held_out(
     `explained` is what a unit of each covariate explains of the scores, shape (c, l), which is
     subtracted. Memory is that of the weights, one chunk of genotypes and the people held out in it.
     """
-    from primo_scale.evaluation.scores import (  # loads pandas
-        MatchedWeights,
-        people_of_store,
-        score_people,
-    )
+    from primo_scale.evaluation import scores as scoring  # loads pandas
 
     coding, n_variants = design.outcomes, len(weights.centre_dosage)
-    LOGGER.info("hold-out: scoring %d people", design.held_out)
+    run_log.LOGGER.info("hold-out: scoring %d people", design.held_out)
     if not np.isfinite(weights.centre_dosage).all():
         # It would be replaced by the mean of the people, and a score is a function of one person.
         raise ValueError("a missing genotype has no public dosage")
     # The score without copies of allele 1: the prediction at the centres, less the mean.
     centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
-    matched = MatchedWeights(
+    matched = scoring.MatchedWeights(
         np.arange(n_variants),
         weights.per_allele,
         np.asarray(weights.intercept + centre @ weights.covariate_weights - coding.means),
@@ -205,54 +187,39 @@ def score_held_out(
     others = weights.covariate_weights + explained - coding.covariate_weights
     scale = np.array([c.scale for c in coding.covariates])
     sd, fixed = np.array([p.sd for p in coding.phenotypes]), 1 + len(coding.covariates)
-    people = _ScratchPeople(scratch, len(coding.phenotypes))
+    shape = (len(coding.phenotypes),)
+    parts = [("scores", np.float64, shape), ("residuals", np.float64, shape)]
+    row = np.dtype([*parts, ("observed", np.bool_, shape), ("group", np.intp)])
+    with files.disk_errors_explained(scratch):
+        file = tempfile.TemporaryFile(dir=scratch)  # noqa: SIM115
+
+    def batches() -> Iterator[private_statistics.ScoredBatch]:
+        file.seek(0)
+        while content := file.read(_PEOPLE_PER_BATCH * row.itemsize):
+            people = np.frombuffer(content, dtype=row)
+            yield people["scores"], people["residuals"], people["observed"], people["group"]
+
+    weakref.finalize(batches, file.close)
     starts = range(0, store.n_samples, store.chunk_shape[1])
-    with progress_bar("score people held out", "chunks") as move:
+    with run_log.progress_bar("score people held out", "chunks") as move:
         for number, start in enumerate(starts, start=1):
             samples = slice(start, min(start + store.chunk_shape[1], store.n_samples))
             positions = np.flatnonzero(outcomes.held_out(samples))
             if not len(positions):
                 continue
-            scores = score_people(people_of_store(store, samples, positions), matched)
-            rows = outcomes.read_held_out(samples)
-            covariates = rows[:, 1:fixed] / scale
-            people.write(
-                scores - covariates @ explained,
-                rows[:, fixed:] * (sd / coding.unit) - covariates @ others,
-                rows[:, fixed:] != 0,
-                groups_of(rows, design),
-            )
+            genotypes = scoring.people_of_store(store, samples, positions)
+            coded = outcomes.read_held_out(samples)
+            covariates = coded[:, 1:fixed] / scale
+            people = np.empty(len(positions), dtype=row)
+            people["scores"] = scoring.score_people(genotypes, matched) - covariates @ explained
+            people["residuals"] = coded[:, fixed:] * (sd / coding.unit) - covariates @ others
+            people["observed"] = coded[:, fixed:] != 0
+            people["group"] = public_inputs.groups_of(coded, design)
+            file.write(people.tobytes())
             move(number, len(starts))
-    phenotypes, groups = coding.phenotypes, max(1, len(design.groups))
     return private_statistics.ScoredPeople(
-        private_statistics.residual_bounds(phenotypes),
-        private_statistics.residual_limits(phenotypes),
-        people.batches,
-        groups,
+        private_statistics.residual_bounds(coding.phenotypes),
+        private_statistics.residual_limits(coding.phenotypes),
+        batches,
+        max(1, len(design.groups)),
     )
-
-
-class _ScratchPeople:
-    """Temporary table of scored people; the file has no name, so that nothing remains of it."""
-
-    def __init__(self, directory: Path, n_phenotypes: int) -> None:
-        shape = (n_phenotypes,)
-        parts = [("scores", np.float64, shape), ("residuals", np.float64, shape)]
-        self._row = np.dtype([*parts, ("observed", np.bool_, shape), ("group", np.intp)])
-        with disk_errors_explained(directory):
-            self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
-
-    def write(self, *columns: npt.NDArray[Any]) -> None:
-        """Append people: scores, residuals, who is observed, and groups."""
-        rows = np.empty(len(columns[0]), dtype=self._row)
-        for name, values in zip(self._row.fields or (), columns, strict=True):
-            rows[name] = values
-        self._file.write(rows.tobytes())
-
-    def batches(self) -> Iterator[private_statistics.ScoredBatch]:
-        """Yield all people."""
-        self._file.seek(0)
-        while content := self._file.read(_PEOPLE_PER_BATCH * self._row.itemsize):
-            rows = np.frombuffer(content, dtype=self._row)
-            yield rows["scores"], rows["residuals"], rows["observed"], rows["group"]

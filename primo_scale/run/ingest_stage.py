@@ -13,18 +13,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.genotypes import coding, filters, pandas_plink, tables
 from primo_scale.genotypes import ingest as ingest_plan
-from primo_scale.genotypes.coding import read_reference_frequencies
-from primo_scale.genotypes.filters import FilterCount, Importance, Selection
+from primo_scale.genotypes import store as stores
 from primo_scale.genotypes.ingest import carry_out, copy_genotypes, ingest
-from primo_scale.genotypes.pandas_plink import PlinkArray
-from primo_scale.genotypes.store import (
-    HARD_CALLS,
-    GenotypeStore,
-    open_genotype_store,
-    people_file_of,
-)
-from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
+from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.panel.ld import LdPanel, open_ld_panel
 from primo_scale.publication.texts import CHOICE_BY_SCORE
@@ -43,40 +36,40 @@ class PlannedGenotypes(GenotypeStore):
     plan: ingest_plan.IngestPlan
 
     @cached_property
-    def samples(self) -> SampleTable:
+    def samples(self) -> tables.SampleTable:
         """People that the filters leave."""
         return self.plan.samples
 
     @cached_property
-    def variants(self) -> VariantTable:
+    def variants(self) -> tables.VariantTable:
         """Variants that the filters leave."""
         return self.plan.variants
 
     @property
     def people_file(self) -> str:
         """File of the source that lists the people."""
-        return people_file_of([source.path for source in self.plan.sources], "genotypes")
+        return stores.people_file_of([source.path for source in self.plan.sources], "genotypes")
 
     @cached_property
-    def filter_counts(self) -> tuple[FilterCount, ...]:
+    def filter_counts(self) -> tuple[filters.FilterCount, ...]:
         """Effects of the filters."""
         return self.plan.filter_counts
 
 
-def _selection_of(files: GenotypeFiles, ld_panel: tuple[Path, ...] | None) -> Selection:
+def _selection_of(files: GenotypeFiles, ld_panel: tuple[Path, ...] | None) -> filters.Selection:
     """Return the people and variants that take part; `ld_panel` is that of `importance_by`."""
     ranking = None
     if files.extract_by_prior and files.ref_freq and files.top:
         importance = importance_by(files.extract_by_prior, files.ref_freq, ld_panel)
         ranking = CHOICE_BY_SCORE, files.top, importance
-    return Selection(
+    return filters.Selection(
         files.keep, files.remove, files.extract, files.exclude, files.chromosomes,
         files.ref_maf, files.ref_freq, ranking,
     )  # fmt: skip
 
 
 def planned_genotypes(
-    files: GenotypeFiles | PlinkArray,
+    files: GenotypeFiles | pandas_plink.PlinkArray,
     destination: Path,
     *,
     ld_panel: tuple[Path, ...] | None = None,
@@ -85,15 +78,15 @@ def planned_genotypes(
 
     The ingest compares a finished store with an array, which has to be read for this.
     """
-    if isinstance(files, PlinkArray):
+    if isinstance(files, pandas_plink.PlinkArray):
         plan = files.plan(destination)
     else:
         plan = ingest_plan.plan_ingest(
             files.sources, destination, selection=_selection_of(files, ld_panel)
         )
-    finished = open_genotype_store(destination) if destination.exists() else None
+    finished = stores.open_genotype_store(destination) if destination.exists() else None
     request, _ = ingest_plan.recorded_request(plan)
-    if request is not None and not isinstance(files, PlinkArray):
+    if request is not None and not isinstance(files, pandas_plink.PlinkArray):
         where = plan.partial if finished is None else destination
         ingest_plan.check_same_request(plan, request, where)
     if finished is not None:
@@ -112,7 +105,7 @@ def planned_genotypes(
 
 @stage("ingest")
 def ingest_stage(
-    files: GenotypeFiles | PlinkArray,
+    files: GenotypeFiles | pandas_plink.PlinkArray,
     destination: Path,
     *,
     planned: GenotypeStore | None = None,
@@ -124,7 +117,7 @@ def ingest_stage(
     `planned` is the result of `planned_genotypes` for the same files.
     """
     with progress_bar("ingest", "partitions") as move:
-        if isinstance(files, PlinkArray):
+        if isinstance(files, pandas_plink.PlinkArray):
             store = files.ingest(destination, move)
         elif isinstance(planned, PlannedGenotypes):
             store = carry_out(planned.plan, move)
@@ -166,7 +159,7 @@ def copy_stage(store: GenotypeStore, destination: Location) -> GenotypeStore:
 
 def importance_by(
     path: Path, ref_freq: Path, ld_panel: tuple[Path, ...] | None
-) -> Callable[[VariantTable], Importance]:
+) -> Callable[[tables.VariantTable], filters.Importance]:
     """Return the function that ranks variants by ``weight^2 2p(1-p)`` of a public score.
 
     With several scores in the file, the largest importance counts, each score relative to its own
@@ -175,13 +168,13 @@ def importance_by(
     """
     from primo_scale.evaluation.scores import match_weights  # loads pandas
 
-    def importance(variants: VariantTable) -> Importance:
+    def importance(variants: tables.VariantTable) -> filters.Importance:
         """Return the importance of each variant."""
         file = read_public(path, None)
         matched = match_weights(file, variants, may_be_wider=True)
         LOGGER.info("extract_by_prior %s: %s", path, matched.counts.in_words())
         its = variants.select(matched.variants)
-        frequency = read_reference_frequencies(ref_freq, its).a1_frequency
+        frequency = coding.read_reference_frequencies(ref_freq, its).a1_frequency
         heterozygosity = np.nan_to_num(2 * frequency * (1 - frequency))
         variance = matched.per_allele1**2 * heterozygosity[:, None]
         total = variance.sum(axis=0)
@@ -190,7 +183,7 @@ def importance_by(
         values[matched.variants] = share.max(axis=1)
         panel = None if ld_panel is None else open_ld_panel(ld_panel, its)
 
-        def share_of(chosen: Index) -> float:
+        def share_of(chosen: tables.Index) -> float:
             part = np.isin(matched.variants, chosen)
             return _share_of_part(part, matched.per_allele1, variance, panel)
 

@@ -8,34 +8,24 @@ of one process, one begins after the other.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from primo_scale.cluster.profile import LocalProfile, ThreadsProfile
-from primo_scale.errors import Field, InputError, UsageError
+from primo_scale.cluster.profile import LocalProfile
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.run import fields, publishing, run_log
+from primo_scale.run import request as requests
 from primo_scale.run.accumulate_stage import accumulate_stage
-from primo_scale.run.fields import takes
 from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage
 from primo_scale.run.plan import Plan, prepare, prepare_release
-from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
-from primo_scale.run.request import (
-    AccumulateRequest,
-    FinalizeRequest,
-    IngestRequest,
-    ReleaseRequest,
-    RunRequest,
-)
-from primo_scale.run.run_log import run_logged, warnings_collected
 from primo_scale.run.work_directory import GENOTYPES, claim, locked
-from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
-from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import encrypted_with
+from primo_scale.storage import files, locations, stores
 
 if TYPE_CHECKING:
     from primo_scale.publication.open_release import Release
@@ -49,8 +39,8 @@ class Summed:
     sha256: str  # equal on every machine for equal inputs, options and noise of an adjustment
 
 
-@takes(IngestRequest)
-def ingest(request: IngestRequest) -> GenotypeStore:
+@fields.takes(requests.IngestRequest)
+def ingest(request: requests.IngestRequest) -> GenotypeStore:
     """Write the genotypes of files to a packed store, or continue to write it.
 
     Returns
@@ -68,15 +58,15 @@ def ingest(request: IngestRequest) -> GenotypeStore:
         The disk has too little space.
     """
     if not request.out.exists():
-        refuse_unwritable(request.out)
+        publishing.refuse_unwritable(request.out)
     variants = request.chunk_variants or request.sources.packing.chunk_shape[0]
     shape = variants, request.chunk_samples
-    with files_private():
+    with files.files_private():
         return ingest_stage(request, request.out, ld_panel=request.ld_panel, chunk_shape=shape)
 
 
-@takes(AccumulateRequest)
-def accumulate(request: AccumulateRequest) -> Summed:
+@fields.takes(requests.AccumulateRequest)
+def accumulate(request: requests.AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
     Unless they are for a release that is not private, it pays for the release.
@@ -99,15 +89,15 @@ def accumulate(request: AccumulateRequest) -> Summed:
     """
     with _at_work(request):
         is_done_and_purged(request)  # refuses a purged work directory
-        with run_logged(request.work_dir, "accumulate", request):
+        with run_log.run_logged(request.work_dir, "accumulate", request):
             plan = prepare(request)
             _check_reachable(request, plan)
             _, raw = accumulate_stage(plan)
     return Summed(request.work_dir, raw.sha256)
 
 
-@takes(FinalizeRequest)
-def finalize(request: FinalizeRequest) -> Release:
+@fields.takes(requests.FinalizeRequest)
+def finalize(request: requests.FinalizeRequest) -> Release:
     """Add noise once, solve every phenotype and publish the weights.
 
     Returns
@@ -126,22 +116,15 @@ def finalize(request: FinalizeRequest) -> Release:
     InterruptedRun
         The run stopped; the same request continues it.
     """
-    from primo_scale.publication.open_release import open_release  # loads SciPy
-
-    _check_places(request)
+    publishing.check_out(request.out, request.work_dir, request.ledger_path)
     if not request.work_dir.is_dir():
         remedy = "Run accumulate first"
         raise InputError("no such work directory", where=request.work_dir, remedy=remedy)
-    with _at_work(request):
-        if not is_done_and_purged(request):
-            with run_logged(request.work_dir, "finalize", request):
-                finalize_stage(prepare_release(request))
-                _purge_or_warn(request)
-    return open_release(request.out)
+    return _published(request, "finalize", lambda: finalize_stage(prepare_release(request)))
 
 
-@takes(ReleaseRequest)
-def release(request: ReleaseRequest) -> Release:
+@fields.takes(requests.ReleaseRequest)
+def release(request: requests.ReleaseRequest) -> Release:
     """Publish private polygenic-score weights from genotype files: ingest, sum and finalize.
 
     All inputs but the genotypes are checked, and the ledger is asked, before a genotype is read.
@@ -162,19 +145,12 @@ def release(request: ReleaseRequest) -> Release:
     InterruptedRun
         The run stopped; the same request continues it.
     """
-    from primo_scale.publication.open_release import open_release  # loads SciPy
-
-    _check_places(request)
-    with _at_work(request):
-        if not is_done_and_purged(request):
-            with run_logged(request.work_dir, "release", request):
-                _ingest_sum_and_publish(request)
-                _purge_or_warn(request)
-    return open_release(request.out)
+    publishing.check_out(request.out, request.work_dir, request.ledger_path)
+    return _published(request, "release", lambda: _ingest_sum_and_publish(request))
 
 
-@takes(ReleaseRequest, AccumulateRequest)
-def plan(request: AccumulateRequest) -> Plan:
+@fields.takes(requests.ReleaseRequest, requests.AccumulateRequest)
+def plan(request: requests.AccumulateRequest) -> Plan:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
     Returns
@@ -188,20 +164,20 @@ def plan(request: AccumulateRequest) -> Plan:
         `accumulate` or `release` would refuse the request.
     """
     if request.work_dir.exists():
-        make_private_directory(request.work_dir)  # refuses one that is open to others
+        files.make_private_directory(request.work_dir)  # refuses one that is open to others
     else:
-        refuse_dangling_link(request.work_dir)
-        refuse_unwritable(request.work_dir, longest=255)  # nothing is written beside it
-    with encrypted_with(request.encryption_key), warnings_collected() as warnings:
-        if isinstance(request, ReleaseRequest):
-            _check_places(request)
+        files.refuse_dangling_link(request.work_dir)
+        publishing.refuse_unwritable(request.work_dir, longest=255)  # nothing is written beside it
+    with stores.encrypted_with(request.encryption_key), run_log.warnings_collected() as warnings:
+        if isinstance(request, requests.ReleaseRequest):
+            publishing.check_out(request.out, request.work_dir, request.ledger_path)
             if is_done_and_purged(request, read_only=True):
                 raise UsageError("this release is published, and its intermediates are deleted")
         found = prepare(request, dry_run=True)
     return replace(found, warnings=tuple(warnings))
 
 
-def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
+def _ingest_sum_and_publish(request: requests.ReleaseRequest) -> None:
     """Check everything, then carry out the plan in a locked work directory."""
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
     plan = prepare(request)
@@ -209,7 +185,7 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     bucket, store, release = request.object_store, plan.store, plan.release
     if release is None:
         raise ValueError("the plan has no release")
-    if not isinstance(request.genotypes, Location):
+    if not isinstance(request.genotypes, locations.Location):
         store = ingest_stage(request.files, request.work_dir / GENOTYPES, planned=store)
     if bucket is not None and isinstance(store.path, Path):
         claim(bucket, request.work_dir)
@@ -219,25 +195,34 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     finalize_stage(replace(release, design=design, store=store))
 
 
-def _check_reachable(request: AccumulateRequest | ReleaseRequest, plan: Plan) -> None:
+def _check_reachable(request: requests.AccumulateRequest, plan: Plan) -> None:
     """Refuse a cluster that cannot be used, before an ingest or a payment, if sums are missing."""
     profile = request.profile
-    if plan.sums is None or isinstance(profile, (ThreadsProfile, LocalProfile)):
-        return
-    from primo_scale.cluster.workers import check_reachable  # loads Dask's cluster
+    if plan.sums is not None and profile is not None and not isinstance(profile, LocalProfile):
+        from primo_scale.cluster.workers import check_reachable  # loads Dask's cluster
 
-    check_reachable(profile, request.work_dir.absolute() / "scratch")
+        check_reachable(profile, request.work_dir.absolute() / "scratch")
 
 
-def _purge_or_warn(request: FinalizeRequest) -> None:
-    if request.purge_intermediates:
-        purge(request)
-    else:
-        warn_of_intermediates(request.work_dir)
+def _published(
+    request: requests.FinalizeRequest, command: str, publish: Callable[[], None]
+) -> Release:
+    """Publish a release, unless it is published and purged, and open it."""
+    from primo_scale.publication.open_release import open_release  # loads SciPy
+
+    with _at_work(request):
+        if not is_done_and_purged(request):
+            with run_log.run_logged(request.work_dir, command, request):
+                publish()
+                if request.purge_intermediates:
+                    purge(request)
+                else:
+                    warn_of_intermediates(request.work_dir)
+    return open_release(request.out)
 
 
 @contextmanager
-def _at_work(request: RunRequest) -> Iterator[None]:
+def _at_work(request: requests.RunRequest) -> Iterator[None]:
     """Hold the lock of the work directory, and encrypt what is written there if requested.
 
     A script without a guard would run in every worker process again, and pay again.
@@ -247,12 +232,5 @@ def _at_work(request: RunRequest) -> Iterator[None]:
             "this process imports the script that started it, to become a worker",
             remedy="Make the calls of the script below `if __name__ == '__main__':`",
         )
-    with encrypted_with(request.encryption_key), locked(request.work_dir):
+    with stores.encrypted_with(request.encryption_key), locked(request.work_dir):
         yield
-
-
-def _check_places(request: FinalizeRequest) -> None:
-    """Refuse a path where no release can be published, and private files inside the release."""
-    check_out(request.out)
-    private = {Field("work_dir"): request.work_dir, Field("ledger"): request.ledger_path}
-    check_private_places(request.out, private)

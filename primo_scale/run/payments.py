@@ -14,28 +14,19 @@ from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Account, Balance, PayingCohort
 from primo_scale.ledger.ledger import Ledger, Receipt, opening_command
 from primo_scale.outcomes.store import RawAdjustment
+from primo_scale.privacy import payment
 from primo_scale.privacy.mechanism import Guarantee, release_cost
-from primo_scale.privacy.payment import (
-    NoiseStore,
-    NoisyAdjustment,
-    Payer,
-    open_ledger,
-    pay_for_adjustment,
-)
+from primo_scale.privacy.payment import Payer
+from primo_scale.run import run_log, work_directory
 from primo_scale.run.design import Design
 from primo_scale.run.request import RunRequest
-from primo_scale.run.run_log import LOGGER
-from primo_scale.run.work_directory import NOISE
 
 # Stands for the name that the custodian gives a cohort whose identifier is not made yet.
 _NAME = "NAME"
 
 
 def paying_cohort_of(
-    ledger: Ledger,
-    store: GenotypeStore,
-    cohort: str | None,
-    guarantee: Guarantee,
+    ledger: Ledger, store: GenotypeStore, cohort: str | None, guarantee: Guarantee
 ) -> PayingCohort:
     """Return the account that pays for a release of the people of a store."""
     people = store.samples.individual
@@ -47,8 +38,8 @@ def paying_cohort_of(
 def payer_of(request: RunRequest, store: GenotypeStore, guarantee: Guarantee) -> Iterator[Payer]:
     """Open the ledger of a run to pay for a release of the people of a store."""
     refuse_shared_iids(store)
-    noise_store = NoiseStore(request.work_dir / NOISE)
-    with open_ledger(request.ledger_path, noise_store) as ledger:
+    noise_store = payment.NoiseStore(request.work_dir / work_directory.NOISE)
+    with payment.open_ledger(request.ledger_path, noise_store) as ledger:
         yield Payer(ledger, paying_cohort_of(ledger, store, request.cohort, guarantee), noise_store)
 
 
@@ -76,7 +67,7 @@ def announce_opening(store: GenotypeStore, guarantee: Guarantee, request: RunReq
             if account.cohort in {balance.account.cohort for balance in ledger.balances()}:
                 return
     command = opening_command(request.ledger_path, account, delta=f"{guarantee.delta!r}")
-    LOGGER.warning(
+    run_log.LOGGER.warning(
         "the cohort has no budget: this release opens one of epsilon %g at delta %g and spends all "
         "of it. To allow further releases, set a larger one first: %s%s",
         guarantee.epsilon, guarantee.delta, command,
@@ -91,19 +82,19 @@ def log_payment(what: str, receipt: Receipt, payer: Payer) -> Balance:
     """
     balance = payer.balance()
     level = logging.WARNING if receipt.lost else logging.INFO  # a warning of a second payment
-    LOGGER.log(level, "%s: %s", what, receipt.summary)
+    run_log.LOGGER.log(level, "%s: %s", what, receipt.summary)
     return balance
 
 
 def pay_for_release(
     store: GenotypeStore, request: RunRequest, design: Design, raw: RawAdjustment, norm: int
-) -> NoisyAdjustment:
+) -> payment.NoisyAdjustment:
     """Pay for a release, and draw the adjustment of its phenotypes; a retry finds it at no cost."""
     given = design.guarantee
     if given is None:
         raise ValueError("phenotypes are adjusted for a private release")
     cost = release_cost(given, design.subsample)
     with payer_of(request, store, given) as payer, deferred():
-        bought, receipt = pay_for_adjustment(raw, norm, given, cost, payer)
+        bought, receipt = payment.pay_for_adjustment(raw, norm, given, cost, payer)
         log_payment("release", receipt, payer)
     return bought

@@ -20,72 +20,38 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.accumulation.clipping_rules import multiplier_columns
+from primo_scale.accumulation import clipping_rules, statistics
 from primo_scale.accumulation.needs import Needs, check_needs, needs
 from primo_scale.accumulation.plan import default_plan
-from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.errors import Field, InputError, ResourceError, UsageError
 from primo_scale.gaussian.calibration import check_draws
-from primo_scale.genotypes.coding import (
-    LARGEST_CODE,
-    read_reference_frequencies,
-    refuse_few_matches,
-)
-from primo_scale.genotypes.filters import Selection, select_variants
+from primo_scale.genotypes import coding as genotype_coding
+from primo_scale.genotypes import filters, ingest, source, tables
 from primo_scale.genotypes.genome_build import genome_build
-from primo_scale.genotypes.ingest import store_bytes
-from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
-from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable
 from primo_scale.humanize import bytes_in_words
 from primo_scale.interruption import check
 from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.machine import available_memory, n_threads, resident_memory, usable_cpus
-from primo_scale.methods import catalogue
-from primo_scale.methods.forecast import (
-    BlockNoise,
-    effects_bytes,
-    share_with_noisy_gram,
-    solve_bytes,
-)
-from primo_scale.methods.linear_algebra import Float64
+from primo_scale.methods import catalogue, linear_algebra
+from primo_scale.methods import forecast as forecasts
 from primo_scale.outcomes import coding as outcome_coding
 from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeRows, read_outcomes
 from primo_scale.panel.ld import LdPanel, open_ld_panel
-from primo_scale.privacy import planning
+from primo_scale.privacy import payment, planning
 from primo_scale.privacy.mechanism import SHARES, Mechanism, Recipe, release_cost
-from primo_scale.privacy.payment import NoiseStore, Payer
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Forecast, Measurement
 from primo_scale.publication.texts import FEW_VARIANTS, few_variants_in_words
 from primo_scale.publication.weights import check_names
-from primo_scale.run import public_inputs, work_directory
-from primo_scale.run.design import (
-    LARGEST_BLOCK,
-    ChosenMethod,
-    Design,
-    PlannedRelease,
-    PublicPanels,
-    component_shares,
-    errors_of_gram,
-    find_design,
-    load_design,
-    make_design,
-)
-from primo_scale.run.fields import takes
+from primo_scale.run import design as designs
+from primo_scale.run import fields, payments, public_inputs, work_directory
+from primo_scale.run import request as requests
+from primo_scale.run.design import Design
 from primo_scale.run.ingest_stage import PlannedGenotypes, planned_genotypes
-from primo_scale.run.payments import announce_opening, paying_cohort_of, refuse_shared_iids
 from primo_scale.run.publishing import refuse_other_release, refuse_unwritable
-from primo_scale.run.request import (
-    AccumulateRequest,
-    FinalizeRequest,
-    Fit,
-    ForecastRequest,
-    Model,
-    Privacy,
-    ReleaseRequest,
-)
+from primo_scale.run.request import AccumulateRequest, FinalizeRequest, Fit
 from primo_scale.run.run_log import LOGGER, progress_bar
 from primo_scale.storage.block_matrices import TILE, BlockLayout, stored_bytes
 from primo_scale.storage.files import is_of_this_request
@@ -101,7 +67,7 @@ _SDS = 5.0  # bounds of the assumed phenotypes, in standard deviations from the 
 # ---- Method of a release -------------------------------------------------------------------------
 
 
-def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
+def choose(design: Design, fit: Fit, *, private: bool) -> designs.ChosenMethod:
     """Return the method and its rule of shrinkage; without privacy, statistics have no noise."""
     if not private:
         return _choose_without_noise(design, fit)
@@ -152,10 +118,10 @@ def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
             where="--prior-weights",
             remedy="Leave them out, or give --method reuse-cov-gauss without --ridge",
         )
-    return ChosenMethod(method, reason, estimator)
+    return designs.ChosenMethod(method, reason, estimator)
 
 
-def _choose_without_noise(design: Design, fit: Fit) -> ChosenMethod:
+def _choose_without_noise(design: Design, fit: Fit) -> designs.ChosenMethod:
     """Return the most accurate estimator without noise that the sizes of a design allow."""
     given = {
         "method": fit.method != "auto",
@@ -168,14 +134,14 @@ def _choose_without_noise(design: Design, fit: Fit) -> ChosenMethod:
             raise UsageError("has no effect on these statistics without noise", where=Field(option))
     sampling = catalogue.ESTIMATORS[_COMPONENTS_ESTIMATOR]
     samples = design.components is not None or (
-        max(design.block_sizes) <= LARGEST_BLOCK
+        max(design.block_sizes) <= designs.LARGEST_BLOCK
         and sampling.samples_effects_of(design.n_variants, design.layout.n_phenotypes)
     )
     rule = fit.estimator or (sampling if samples else catalogue.ESTIMATORS["effect-variances"])
-    return ChosenMethod(catalogue.METHODS["reuse-cov-gauss"], "no noise was added", rule)
+    return designs.ChosenMethod(catalogue.METHODS["reuse-cov-gauss"], "no noise was added", rule)
 
 
-def mechanism_of(design: Design, chosen: ChosenMethod) -> Mechanism:
+def mechanism_of(design: Design, chosen: designs.ChosenMethod) -> Mechanism:
     """Return the least noise on the statistics that the method needs.
 
     More noisy values than the noise is proved for raise a UsageError.
@@ -194,7 +160,7 @@ def mechanism_of(design: Design, chosen: ChosenMethod) -> Mechanism:
 
 
 def forecast_release(
-    design: Design, variants: VariantTable, mechanism: Mechanism, heritability: float
+    design: Design, variants: tables.VariantTable, mechanism: Mechanism, heritability: float
 ) -> Forecast:
     """Return the accuracy expected of a private release with the noise of `mechanism`.
 
@@ -204,8 +170,10 @@ def forecast_release(
     squared = mechanism.scales.phenotype_cross**2
     if design.rounds == 2:
         squared *= SHARES.first_round
-    sigma = np.sqrt(squared + errors_of_gram(design, mechanism, heritability))
-    measured = Measurement(design.sizes, eigenvalues, design.clip, sigma, component_shares(design))
+    sigma = np.sqrt(squared + designs.errors_of_gram(design, mechanism, heritability))
+    measured = Measurement(
+        design.sizes, eigenvalues, design.clip, sigma, designs.component_shares(design)
+    )
     kept = 1.0
     if design.components is None:
         with threadpool_limits(1, user_api="blas"):  # as in `methods.map_blocks`
@@ -216,7 +184,7 @@ def forecast_release(
 
 
 def _share_with_noisy_gram(
-    design: Design, mechanism: Mechanism, heritability: float, eigenvalues: Float64
+    design: Design, mechanism: Mechanism, heritability: float, eigenvalues: linear_algebra.Float64
 ) -> float:
     """Return the mean share of `share_with_noisy_gram` over groups of LD blocks of similar size."""
     gram, sizes = mechanism.scales.gram, design.sizes
@@ -227,8 +195,8 @@ def _share_with_noisy_gram(
     groups = np.array_split(np.argsort(widths), min(_BLOCK_GROUPS, len(widths)))
     middles = [int(group[len(group) // 2]) for group in groups]
     shares = [
-        share_with_noisy_gram(
-            BlockNoise(
+        forecasts.share_with_noisy_gram(
+            forecasts.BlockNoise(
                 size=int(widths[block]),
                 gram_sigma=gram[block] * people / (design.subsample or people),
                 cross_sigma=mechanism.scales.phenotype_cross,
@@ -284,8 +252,8 @@ class ForecastRow:
     sparse_r2: float
 
 
-@takes(ForecastRequest)
-def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
+@fields.takes(requests.ForecastRequest)
+def forecast(request: requests.ForecastRequest) -> tuple[ForecastRow, ...]:
     """Forecast every release of a request, with full privacy and replace-one adjacency.
 
     Returns
@@ -300,16 +268,20 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     UsageError
         A privacy parameter is out of range.
     """
-    table = open_source(SourceFiles(request.ld_panel)).variants
-    chosen, _ = select_variants(table, Selection(extract=request.extract))
+    table = source.open_source(source.SourceFiles(request.ld_panel)).variants
+    chosen, _ = filters.select_variants(table, filters.Selection(extract=request.extract))
     variants = table.select(chosen)
-    frequencies = read_reference_frequencies(request.ref_freq, variants)
-    refuse_few_matches(frequencies)
+    frequencies = genotype_coding.read_reference_frequencies(request.ref_freq, variants)
+    genotype_coding.refuse_few_matches(frequencies)
     panel = open_ld_panel(request.ld_panel, variants)
     public_inputs.warn_of_other_population(panel, frequencies)
-    model = Model(
+    model = requests.Model(
         ref_freq=request.ref_freq, ld_panel=request.ld_panel, ld_components=request.ld_components
     )
+    traits = [
+        outcome_coding.PhenotypeBounds(f"T{number}", -_SDS, _SDS, 0.0, 1.0, "quantitative")
+        for number in range(max(request.phenotypes))
+    ]
     rows: list[ForecastRow] = []
     sizes = list(itertools.product(request.people, request.phenotypes, request.epsilon))
     with progress_bar("forecast", "releases") as move:
@@ -317,21 +289,14 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
             check()
             move(len(rows), len(sizes))
             delta = request.delta_of(people)
-            design = make_design(
+            design = designs.make_design(
                 people,
                 variants,
                 model,
-                Privacy(epsilon=epsilon, delta=delta),
-                panels=PublicPanels(frequencies, panel),
+                requests.Privacy(epsilon=epsilon, delta=delta),
+                panels=designs.PublicPanels(frequencies, panel),
                 outcomes=outcome_coding.code_outcomes(
-                    [
-                        outcome_coding.PhenotypeBounds(
-                            f"T{number}", -_SDS, _SDS, 0.0, 1.0, "quantitative"
-                        )
-                        for number in range(phenotypes)
-                    ],
-                    (),
-                    largest_unit=outcome_coding.ADJUSTED_UNIT,
+                    traits[:phenotypes], (), largest_unit=outcome_coding.ADJUSTED_UNIT
                 ),
             )
             mechanism = design.mechanism(Recipe())
@@ -381,8 +346,8 @@ class Plan:
     request: AccumulateRequest
     store: GenotypeStore  # genotypes, or the tables of those that the ingest will write
     design: Design
-    panels: PublicPanels  # from which the design was made
-    release: PlannedRelease | None = None  # None if statistics alone are asked for
+    panels: designs.PublicPanels  # from which the design was made
+    release: designs.PlannedRelease | None = None  # None if statistics alone are asked for
     accuracy: Forecast | None = None  # None for a release without noise
     sums: Needs | None = None  # None if the statistics are finished
     rows: OutcomeRows | None = None  # outcomes; None if they are aligned already
@@ -401,11 +366,11 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     The run itself holds the lock of its work directory.
     """
     work_dir, destination = request.work_dir, request.work_dir / work_directory.GENOTYPES
-    if not isinstance(request, ReleaseRequest) or isinstance(request.genotypes, Location):
+    if not isinstance(request, requests.ReleaseRequest) or isinstance(request.genotypes, Location):
         store = open_genotype_store(request.genotypes)
     else:
         store = planned_genotypes(request.files, destination, ld_panel=request.ld_panel)
-    known = find_design(work_dir / work_directory.DESIGN)
+    known = designs.find_design(work_dir / work_directory.DESIGN)
     coding, loadings = public_inputs.outcome_coding(request, request, store)
     phenotypes = [p.name for p in coding.phenotypes]
     check_names(store.variants, phenotypes, [c.name for c in coding.covariates])
@@ -415,21 +380,17 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         private=not request.non_private, settled=None if known is None else known.panel,
     )  # fmt: skip
     bucket = request.object_store
+    variants, dosages = store.variants, store.packing is DOSAGES
+    design = designs.make_design(
+        store.n_samples, variants, request, request, panels=panels, outcomes=coding, dosages=dosages
+    )
     design = replace(
-        make_design(
-            store.n_samples,
-            store.variants,
-            request,
-            request,
-            panels=panels,
-            outcomes=coding,
-            dosages=store.packing is DOSAGES,
-        ),
+        design,
         genotype_store=str(store.path.resolve()),
         object_store=None if bucket is None else str(bucket),
     )
     release, sumstats = None, False
-    if isinstance(request, ReleaseRequest):
+    if isinstance(request, requests.ReleaseRequest):
         sumstats, populations = request.sumstats, design.populations
         panel = panels.ld if populations is not None and populations.members else None
         release = _planned_release(design, request, store, panel)
@@ -441,7 +402,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if bucket is None or work_directory.last_claimed(work_dir) == str(bucket):
         root = work_directory.store_root(work_dir, bucket)
         aligned = is_complete(root / work_directory.OUTCOMES, OUTCOMES_KIND)
-        summed = finished_plan_digest(root / work_directory.STATISTICS) is not None
+        summed = statistics.finished_plan_digest(root / work_directory.STATISTICS) is not None
     sums, rows = None, None
     if summed:
         _refuse_other_design(known, design, work_dir)
@@ -462,16 +423,16 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     return Plan(request, store, design, panels, release, accuracy, sums, rows)
 
 
-def prepare_release(request: FinalizeRequest) -> PlannedRelease:
+def prepare_release(request: FinalizeRequest) -> designs.PlannedRelease:
     """Return the plan of a release of finished statistics, unless it is refused."""
-    design = load_design(request.work_dir / work_directory.DESIGN)
+    design = designs.load_design(request.work_dir / work_directory.DESIGN)
     store = open_genotype_store(parse_location(design.genotype_store))
     _refuse_other_guarantee(design, request)
     panel = public_inputs.open_panel(design, store.variants)
     release = _planned_release(design, request, store, panel)
     _expected_accuracy(design, store, release.chosen, request)
     if not request.non_private and design.guarantee is not None:
-        announce_opening(store, design.guarantee, request)
+        payments.announce_opening(store, design.guarantee, request)
     memory = release_memory(design, release.chosen, sumstats=request.sumstats)
     refuse_small_memory(design, memory)
     return release
@@ -509,7 +470,7 @@ def _refuse_other_design(known: Design | None, design: Design, work_dir: Path) -
     """
     if known is None:
         return
-    path = NoiseStore(work_dir / work_directory.NOISE).adjustment_path
+    path = payment.NoiseStore(work_dir / work_directory.NOISE).adjustment_path
     if known.adjustment is not None and not path.is_file():
         raise InputError(
             "the adjustment of the phenotypes in the finished statistics is missing",
@@ -528,7 +489,7 @@ def _planned_release(
     request: FinalizeRequest,
     store: GenotypeStore,
     panel: LdPanel | None,
-) -> PlannedRelease:
+) -> designs.PlannedRelease:
     """Return the release with its method, public scores and genome build, unless it is refused."""
     private = not request.non_private
     variants, chosen = store.variants, choose(design, request, private=private)
@@ -547,7 +508,7 @@ def _planned_release(
             remedy="Give --hold-out where the statistics are made, or leave calibrate out",
         )
     build = genome_build(request.genome_build, variants)
-    if request.genome_build is None and build == NOT_REPORTED:
+    if request.genome_build is None and build == tables.NOT_REPORTED:
         LOGGER.warning(
             "tools of the PGS Catalog refuse scoring files without a genome build: give "
             "--genome-build with the build that the positions are in"
@@ -557,13 +518,13 @@ def _planned_release(
         request.prior_weights, variants, design, build
     )
     chosen = replace(chosen, scores=scores, sources=sources)
-    return PlannedRelease(design, request, store, chosen, build, panel)
+    return designs.PlannedRelease(design, request, store, chosen, build, panel)
 
 
 def _expected_accuracy(
     design: Design,
     store: GenotypeStore,
-    chosen: ChosenMethod,
+    chosen: designs.ChosenMethod,
     request: AccumulateRequest | FinalizeRequest,
 ) -> Forecast | None:
     """Log and return the expected accuracy; refuse a release of noise, unless it is accepted.
@@ -619,32 +580,32 @@ def _ask_ledger(request: AccumulateRequest, store: GenotypeStore, design: Design
     given, path = design.guarantee, request.ledger_path
     if given is None:
         return
-    refuse_shared_iids(store)
+    payments.refuse_shared_iids(store)
     refuse_unwritable(path)
-    noise_store = NoiseStore(request.work_dir / work_directory.NOISE)
+    noise_store = payment.NoiseStore(request.work_dir / work_directory.NOISE)
     # A new ledger opens the budget of the release.
     if path.exists() or noise_store.used_charges():
         cost = release_cost(given, design.subsample)
         with Ledger(path, read_only=True) as ledger:
-            cohort = paying_cohort_of(ledger, store, request.cohort, given)
-            Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
+            cohort = payments.paying_cohort_of(ledger, store, request.cohort, given)
+            payment.Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
             charge = cohort.request("", given.epsilon, given.delta, cost)
             ledger.check_request(charge, stored_noise=noise_store.charges())
-    announce_opening(store, given, request)
+    payments.announce_opening(store, given, request)
 
 
 # ---- Memory and disk -----------------------------------------------------------------------------
 
 
-def release_memory(design: Design, chosen: ChosenMethod, *, sumstats: bool = False) -> int:
+def release_memory(design: Design, chosen: designs.ChosenMethod, *, sumstats: bool = False) -> int:
     """Return the peak memory of a process that makes a release by the chosen method."""
     layout, n_phenotypes = design.layout, design.layout.n_phenotypes
     n_scores = 0 if chosen.scores is None else chosen.scores.effects.shape[1]
     weights = _ENTRY_BYTES * design.n_variants * n_phenotypes
     # LD components are solved as columns of the statistics, and give weights of all variants.
     solving = weights - _ENTRY_BYTES * layout.n_variants * (n_phenotypes - n_scores)
-    solving += effects_bytes(layout, design.block_sizes, chosen.estimator)
-    solving += solve_bytes(layout, chosen.method, chosen.estimator, n_scores=n_scores)
+    solving += forecasts.effects_bytes(layout, design.block_sizes, chosen.estimator)
+    solving += forecasts.solve_bytes(layout, chosen.method, chosen.estimator, n_scores=n_scores)
     if design.rounds == 2:
         from primo_scale.methods.second_round import LARGEST_WINDOW  # loads the sampler's kernels
 
@@ -677,7 +638,7 @@ def _sum_needs(
     request: AccumulateRequest,
     store: GenotypeStore,
     design: Design,
-    chosen: ChosenMethod,
+    chosen: designs.ChosenMethod,
     release_bytes: int,
 ) -> Needs:
     """Log the needs of the sums and of the release after them; refuse a small machine."""
@@ -689,7 +650,7 @@ def _sum_needs(
     names = files.OUTCOMES, files.UNADJUSTED, files.DIRECTIONS, *files.SUMS
     there = [root / name for name in names]
     layout, components = design.layout, design.components is not None
-    largest = LARGEST_CODE if components else design.genotypes.max_code
+    largest = genotype_coding.LARGEST_CODE if components else design.genotypes.max_code
     kernel = warmed_up(request.kernel, largest)
     needs_of = partial(
         needs,
@@ -701,7 +662,7 @@ def _sum_needs(
     )
     first = needs_of(
         default_plan(layout, design.n_samples, design.phenotype_step),
-        multiplier_columns=multiplier_columns(design.clipping_rule),
+        multiplier_columns=clipping_rules.multiplier_columns(design.clipping_rule),
         variants=design.block_sizes if components else None,
     )
     copies = layout.n_phenotypes if chosen.method.gram_per_phenotype else 1
@@ -734,7 +695,7 @@ def _sum_needs(
         # Rows of people are sorted on this disk before they are copied to the bucket.
         disk = max(rows, later)
     if isinstance(store, PlannedGenotypes):
-        disk += store_bytes(store.plan, store.plan.n_partitions)
+        disk += ingest.store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)
     sums = replace(sums, disk_bytes=disk)
     line = check_needs(sums, request.profile, request.work_dir, bytes_there=_bytes_below(there))

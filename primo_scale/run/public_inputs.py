@@ -23,31 +23,16 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.coding import (
-    MOST_MATCHED,
-    GenotypeCoding,
-    MatchedFrequencies,
-    read_reference_frequencies,
-    refuse_few_matches,
-)
+from primo_scale.genotypes import coding as genotype_coding
+from primo_scale.genotypes.coding import MOST_MATCHED, MatchedFrequencies
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
 from primo_scale.genotypes.tables import NOT_REPORTED, SampleTable, VariantTable
 from primo_scale.interruption import check
 from primo_scale.machine import n_threads
 from primo_scale.methods.effects import PublicScores
 from primo_scale.methods.linear_algebra import Float64
-from primo_scale.outcomes.coding import (
-    ADJUSTED_UNIT,
-    LARGEST_UNIT,
-    CovariateBounds,
-    Int16,
-    OutcomeCoding,
-    PhenotypeBounds,
-    code_outcomes,
-    names_with_bounds,
-    read_covariate_bounds,
-    read_phenotype_bounds,
-)
+from primo_scale.outcomes import coding as outcome_codes
+from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import ComponentRows
 from primo_scale.outcomes.tables import open_outcome_table, read_groups
 from primo_scale.panel.ld import LdPanel, fixation_index, open_ld_panel
@@ -56,13 +41,7 @@ from primo_scale.run.fields import one_line
 from primo_scale.run.request import Model, OutcomeTables, PriorFile, Privacy
 from primo_scale.run.run_log import LOGGER, progress_bar
 from primo_scale.storage import files, groups
-from primo_scale.storage.groups import write_array
-from primo_scale.verify.document import (
-    StatedLoadings,
-    StatedPopulation,
-    StatedPopulations,
-    StatedScore,
-)
+from primo_scale.verify import document as statements
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,11 +58,11 @@ _TELLING = 0.1  # distance of a frequency from a half that tells which allele is
 # ---- Bounds and panels ---------------------------------------------------------------------------
 
 
-def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
+def phenotype_bounds(tables: OutcomeTables) -> tuple[outcome_codes.PhenotypeBounds, ...]:
     """Return the public bounds of the requested phenotypes; reads only headers and bounds."""
     # Names are checked before the bounds, which lack a mistyped name too.
     names = open_outcome_table(tables.pheno).matching(tables.pheno_name)
-    return read_phenotype_bounds(_given(tables.pheno_bounds), names)
+    return outcome_codes.read_phenotype_bounds(_given(tables.pheno_bounds), names)
 
 
 def outcome_coding(
@@ -94,14 +73,14 @@ def outcome_coding(
     if tables.pc_loadings is not None:
         loadings = read_loadings(tables.pc_loadings, tables.covar_bounds, store)
     phenotypes = phenotype_bounds(tables)
-    covariates: tuple[CovariateBounds, ...] = ()
+    covariates: tuple[outcome_codes.CovariateBounds, ...] = ()
     if tables.covar is not None:
         columns = open_outcome_table(tables.covar).matching(tables.covar_name)
-        covariates = read_covariate_bounds(_given(tables.covar_bounds), columns)
+        covariates = outcome_codes.read_covariate_bounds(_given(tables.covar_bounds), columns)
     if loadings is not None:
         covariates += loadings.bounds
-    unit = LARGEST_UNIT if privacy.non_private else ADJUSTED_UNIT
-    return code_outcomes(phenotypes, covariates, largest_unit=unit), loadings
+    unit = outcome_codes.LARGEST_UNIT if privacy.non_private else outcome_codes.ADJUSTED_UNIT
+    return outcome_codes.code_outcomes(phenotypes, covariates, largest_unit=unit), loadings
 
 
 def _given(path: Path | None) -> Path:
@@ -122,9 +101,9 @@ def read_panels(
     """Read the public panels of a model, and warn of what costs accuracy."""
     frequencies, ld = None, None
     if model.ref_freq is not None:
-        frequencies = read_reference_frequencies(model.ref_freq, store.variants)
+        frequencies = genotype_coding.read_reference_frequencies(model.ref_freq, store.variants)
         LOGGER.info("--ref-freq: %s", frequencies.counts.in_words())
-        refuse_few_matches(frequencies)
+        genotype_coding.refuse_few_matches(frequencies)
         _warn_of_few_matches("--ref-freq", frequencies.counts.matched, store)
     elif store.packing is not HARD_CALLS:
         raise UsageError(
@@ -232,9 +211,9 @@ def _read_populations(
         means = (np.eye(len(names))[members].T @ _components(panel, loadings)) / sizes[:, None]
         centroids = coding.code_covariates(means, slice(-means.shape[1], None))
     means_of = map(tuple, centroids.tolist())
-    populations = tuple(map(StatedPopulation, names.tolist(), sizes.tolist(), means_of))
+    populations = tuple(map(statements.StatedPopulation, names.tolist(), sizes.tolist(), means_of))
     prefixes = tuple(str(prefix.resolve()) for prefix in panel.prefixes)
-    source = StatedPopulations(path.name, files.sha256_of_file(path), populations)
+    source = statements.StatedPopulations(path.name, files.sha256_of_file(path), populations)
     if loadings is not None and not loadings.people.isdisjoint(panel.people):
         LOGGER.warning(
             "panel_populations: how much of a score is ancestry is not stated: loadings are of "
@@ -244,7 +223,7 @@ def _read_populations(
     return PanelPopulations(source, panel.sha256, prefixes, tuple(members.tolist()))
 
 
-def groups_of(rows: Int16, design: Design) -> npt.NDArray[np.intp]:
+def groups_of(rows: outcome_codes.Int16, design: Design) -> npt.NDArray[np.intp]:
     """Return the group of each coded row, shape (people,): the population that is nearest.
 
     Without populations or components all are in one.
@@ -305,7 +284,7 @@ def _components(panel: LdPanel, loadings: Loadings) -> Float64:
 
 def read_prior_scores(
     priors: Iterable[PriorFile], variants: VariantTable, design: Design, build: str
-) -> tuple[PublicScores | None, tuple[StatedScore, ...]]:
+) -> tuple[PublicScores | None, tuple[statements.StatedScore, ...]]:
     """Read the public scores of a release and their origins, and log how they match."""
     phenotypes = [p.name for p in design.outcomes.phenotypes]
     columns = [
@@ -322,7 +301,7 @@ def read_prior_scores(
 
 def _read_columns(
     file: PriorFile, variants: VariantTable, phenotypes: list[str], build: str
-) -> Iterator[tuple[Float64, str | None, StatedScore]]:
+) -> Iterator[tuple[Float64, str | None, statements.StatedScore]]:
     """Yield effects per copy, the phenotype (None for every one) and the source of each score."""
     from primo_scale.evaluation.scores import match_weights
 
@@ -351,7 +330,7 @@ def _read_columns(
     sha256, counts = files.sha256_of_file(read.weights_path), matched.counts
     pgs_id = None if read.pgs_id is None else one_line(read.pgs_id)
     file_name = one_line(file.path.resolve().name)
-    source = StatedScore(file_name, sha256, pgs_id, counts.total, counts.matched, ())
+    source = statements.StatedScore(file_name, sha256, pgs_id, counts.total, counts.matched, ())
     for name, weights in zip(read.phenotypes, matched.per_allele1.T, strict=True):
         effects = np.zeros(len(variants))
         effects[matched.variants] = weights
@@ -413,7 +392,7 @@ def components_of(path: Path, genotypes: Genotypes) -> dict[str, Float64]:
 
 def _matched(
     path: Path, variants: VariantTable
-) -> tuple[StatedLoadings, dict[str, float], MatchedWeights, float]:
+) -> tuple[statements.StatedLoadings, dict[str, float], MatchedWeights, float]:
     """Read loadings, and return source, spreads by name, weights and step, as in `Loadings`.
 
     A spread is the standard deviation of a component in people without structure.
@@ -434,7 +413,9 @@ def _matched(
     per_allele = table[list(names)].to_numpy(np.float64)
     matched = match_weights(ScoringFile(path, table, names, per_allele), variants)
     frequencies = _beside(path, _FREQUENCIES, "Give plink2 --freq counts in the same command")
-    frequency = read_reference_frequencies(frequencies, variants).a1_frequency[matched.variants]
+    frequency = genotype_coding.read_reference_frequencies(frequencies, variants).a1_frequency[
+        matched.variants
+    ]
     unknown = int(np.isnan(frequency).sum())
     if unknown:
         raise InputError(
@@ -446,7 +427,7 @@ def _matched(
     weights, step = _standardised(matched, frequency)
     LOGGER.info("--pc-loadings: %s", matched.counts.in_words())
     digests = [files.sha256_of_file(path), files.sha256_of_file(frequencies)]
-    stated = StatedLoadings(
+    stated = statements.StatedLoadings(
         path.name, files.sha256_of_json(digests), matched.counts.matched, len(names)
     )
     return stated, dict(zip(names, spread.tolist(), strict=True)), weights, step
@@ -484,14 +465,14 @@ def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRo
             check()
             move(done, len(starts))
     group = groups.create_group(path, _KIND, {"request": request})
-    array = write_array(group, _ARRAY, values, (width, values.shape[1]))
+    array = groups.write_array(group, _ARRAY, values, (width, values.shape[1]))
     groups.flush(group)
     groups.mark_complete(group, {})
     return ComponentRows(request, array)
 
 
 def genotypes_by_components(
-    loadings: Loadings, genotypes: GenotypeCoding, outcomes: OutcomeCoding
+    loadings: Loadings, genotypes: genotype_coding.GenotypeCoding, outcomes: OutcomeCoding
 ) -> Float64:
     """Return the regression of coded genotypes on the codes of the components, shape (d, k).
 
@@ -546,14 +527,16 @@ def _bounds(
     spread: Mapping[str, float],
     n_variants: int,
     cohort: SampleTable,
-) -> tuple[tuple[CovariateBounds, ...], frozenset[str]]:
+) -> tuple[tuple[outcome_codes.CovariateBounds, ...], frozenset[str]]:
     """Return the bounds of a table, or the range in the panel and what sampling adds to it.
 
     They come with the panel's people, if these gave a range.
     `spread` is that of `_matched`.
     """
-    known: Collection[str] = () if given is None else names_with_bounds(given).intersection(spread)
-    read = () if given is None else read_covariate_bounds(given, tuple(known))
+    known: Collection[str] = (
+        () if given is None else outcome_codes.names_with_bounds(given).intersection(spread)
+    )
+    read = () if given is None else outcome_codes.read_covariate_bounds(given, tuple(known))
     by_name = {each.name: each for each in read}
     wanted, people = [name for name in spread if name not in by_name], frozenset[str]()
     if wanted:
@@ -574,7 +557,7 @@ def _bounds(
             far = _FARTHEST * others
             low = max(float(values.min()) - margin, float(values.mean()) - far)
             high = min(float(values.max()) + margin, float(values.mean()) + far)
-            by_name[name] = CovariateBounds(name, low, high, (low + high) / 2)
+            by_name[name] = outcome_codes.CovariateBounds(name, low, high, (low + high) / 2)
     return tuple(by_name[name] for name in spread), people
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -23,37 +23,26 @@ from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
-from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.store import DOSAGES
 from primo_scale.humanize import examples
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.solve import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.privacy import mechanism as noise_plan
 from primo_scale.privacy import private_statistics as held_out_sums
-from primo_scale.privacy.mechanism import (
-    HoldOut,
-    Mechanism,
-    Promise,
-    SecondRound,
-    calibration_of,
-    counts_share,
-    eigenvalue_sensitivity,
-)
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication import texts as wording
 from primo_scale.publication.weights import ScoringWeights, scoring_command
+from primo_scale.run import estimation, work_directory
 from primo_scale.run.design import ChosenMethod, Design, PaidAdjustment, PanelDesign, PlannedRelease
-from primo_scale.run.estimation import Solved
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
-from primo_scale.run.work_directory import NOISE
 from primo_scale.storage.files import NEVER_OVERWRITTEN, of_other_request, sha256_of_file
 from primo_scale.verify import document as stated
-from primo_scale.verify import words
-from primo_scale.verify.files import Signer
-from primo_scale.verify.finding import refuse_problems
+from primo_scale.verify import files, finding, words
 from primo_scale.verify.held_out_accuracy import N_COUNTS, accuracy_of, corrects_weights, decisive
 from primo_scale.verify.theorems import PARTS, SYMMETRIC
 from primo_scale.version import __version__
@@ -78,8 +67,7 @@ class Payment:
     """Payment for a private release, and the noise that it bought."""
 
     mechanism: Mechanism
-    charge: Charge  # of the release
-    adjustment: PaidAdjustment  # of the phenotypes, which the same charge paid for
+    charge: Charge  # of the release, with the adjustment of its phenotypes
     balance: Balance  # of the paying account, this charge included
     # Forecast of the release (`primo_scale.privacy.planning.Forecast.stated_size`).
     effective_sample_size: float
@@ -88,7 +76,7 @@ class Payment:
 
 
 def make_statement(
-    design: Design, solved: Solved, payment: Payment | None, genome_build: str
+    design: Design, solved: estimation.Solved, payment: Payment | None, genome_build: str
 ) -> stated.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     on_scores = solved.chosen.scores is not None
@@ -139,7 +127,7 @@ def make_statement(
         statement,
         private=True,
         guarantee=state_guarantee(mechanism.promise, payment.charge.cost),
-        mechanism=state_mechanism(mechanism, chosen, payment.adjustment, n_fixed=n_fixed),
+        mechanism=state_mechanism(mechanism, chosen, design.paid_adjustment, n_fixed=n_fixed),
         public_inputs=inputs,
         accuracy=stated.Accuracy(payment.effective_sample_size, definition),
         ledger=state_ledger_entry(payment.balance, payment.charge),
@@ -151,7 +139,7 @@ def make_statement(
 # ---- The promise and its noise -------------------------------------------------------------------
 
 
-def state_guarantee(promise: Promise, cost: Cost) -> stated.Guarantee:
+def state_guarantee(promise: noise_plan.Promise, cost: Cost) -> stated.Guarantee:
     """Return the statement of a promise, given the cost of all charges of the release together."""
     versions = {"primo_scale": __version__, **{name: version(name) for name in _LIBRARIES}}
     return stated.Guarantee(
@@ -183,12 +171,12 @@ def state_mechanism(
         method=chosen.method.name,
         summary=chosen.method.summary,
         reason=chosen.reason,
-        calibration=calibration_of(bounds, promise, recipe),
+        calibration=noise_plan.calibration_of(bounds, promise, recipe),
         split=mechanism.split,
         row_norm_squared=bounds.row_norm,
         block_norms_squared=block_norms,
         phenotypes_norm_squared=bounds.phenotype_norm,
-        counts_share=counts_share(promise),
+        counts_share=noise_plan.counts_share(promise),
         eigenvalue_share=recipe.eigenvalue_share,
         share=promise.share,
         adjustment_norm=adjustment.norm,
@@ -209,12 +197,12 @@ def _queries(
 ) -> tuple[stated.StatedQuery, ...]:
     """Return every statistic with noise; X'X has a part for each of the `block_norms`."""
     bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
-    apart = mechanism.hold_out or HoldOut(0, 0.0, 0.0, "")
-    own = mechanism.second_round or SecondRound(1, 1, 1, 0.0)
+    apart = mechanism.hold_out or noise_plan.HoldOut(0, 0.0, 0.0, "")
+    own = mechanism.second_round or noise_plan.SecondRound(1, 1, 1, 0.0)
     d, l, adjacency = sum(bounds.block_sizes), bounds.n_phenotypes, promise.adjacency  # noqa: E741
     row, phenotype = bounds.row_norm, bounds.phenotype_norm
     product = sensitivity.cross(row, phenotype, adjacency)
-    if promise.unit is PrivacyUnit.LABEL:
+    if promise.unit is sensitivity.PrivacyUnit.LABEL:
         product = sensitivity.cross_of_clipped_products(row * phenotype, adjacency)
     columns, counts, scored = l * (n_fixed + 1), l + promise.n_is_private, 3 * l * apart.groups
     of_blocks = tuple(sensitivity.gram(min(n, row), adjacency) for n in block_norms or (row,))
@@ -222,7 +210,7 @@ def _queries(
     second = sensitivity.cross(own.row_norm, own.phenotype_norm, adjacency)
     adjusted = sensitivity.adjustment(adjustment.norm, adjacency)
     of_scores = sensitivity.held_out_gram(l, held_out_sums.row_norm(apart.groups))
-    eigenvalue = eigenvalue_sensitivity(bounds, promise)
+    eigenvalue = noise_plan.eigenvalue_sensitivity(bounds, promise)
     # Name, sigma, shape, and change by one person.
     wholes = (
         ("phenotype_cross", scales.phenotype_cross, (d, l), product),
@@ -245,14 +233,7 @@ def _query(
     """Return a statistic by its sigmas, one for each part, and the changes by one person."""
     beside = tuple(map(off_diagonal_sigma, sigmas)) if name in SYMMETRIC else None
     bits = tuple(map(fine_bits, beside or sigmas))
-    return stated.StatedQuery(
-        name=name,
-        shape=shape,
-        sensitivity=changes,
-        sigma=sigmas,
-        off_diagonal_sigma=beside,
-        fine_bits=bits,
-    )
+    return stated.StatedQuery(name, shape, changes, sigmas, beside, bits)
 
 
 def state_ledger_entry(balance: Balance, charge: Charge) -> stated.LedgerEntry:
@@ -345,7 +326,7 @@ def _name_and_digest(public: PanelDesign | stated.PublicFile | None) -> str:
 # ---- Results -------------------------------------------------------------------------------------
 
 
-def _public_scores(design: Design, solved: Solved) -> Iterator[stated.StatedScore]:
+def _public_scores(design: Design, solved: estimation.Solved) -> Iterator[stated.StatedScore]:
     """Yield the public scores that the weights build on, with their slopes in phenotype units."""
     scores, fitted = solved.chosen.scores, solved.solution.scores
     if scores is None or fitted is None:
@@ -361,7 +342,7 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[stated.StatedScor
 
 def state_hold_out(
     noisy: held_out_sums.NoisyHoldOut,
-    noise: HoldOut,
+    noise: noise_plan.HoldOut,
     coding: OutcomeCoding,
     calibrate: bool,
     *groups: str,
@@ -414,11 +395,22 @@ _CLEAR_SLOPE = 3  # standard errors below 0 from which the slope on a public sco
 # ---- What lies at --out --------------------------------------------------------------------------
 
 
-def check_out(out: Path, kind: stated.DocumentKind = stated.RELEASE) -> stated.Document | None:
+def check_out(
+    out: Path, work_dir: Path, ledger: Path, kind: stated.DocumentKind = stated.RELEASE
+) -> stated.Document | None:
     """Return the document of the release at `out`, or None where nothing is.
 
-    A path where no release can be published is refused before any work is done.
+    A path where no release can be published is refused before any work is done, and so are private
+    files inside the release.
     """
+    for name, path in (("work_dir", work_dir), ("ledger", ledger)):
+        if path.resolve().is_relative_to(out.resolve()):
+            raise UsageError(
+                "is private, and lies in what gets published",
+                where=Field(name),
+                value=path,
+                remedy="Choose another place",
+            )
     document = _read_release(out, kind)
     if document is None and (out.exists() or out.is_symlink()):
         raise of_other_request(out, remedy=NEVER_OVERWRITTEN)
@@ -467,23 +459,11 @@ def refuse_other_release(
         promised = document["guarantee"] or {}
         budget = (promised.get("epsilon"), promised.get("delta"))
         # The noise of its charge in the work directory ties a private release to the request.
-        stored_noise = NoiseStore(request.work_dir / NOISE).charges()
+        stored_noise = NoiseStore(request.work_dir / work_directory.NOISE).charges()
         same = charge in stored_noise and budget == (given.epsilon, given.delta)
         same &= _is_calibrated(document, request)
     if not same or bool(document.get("summary_statistics")) != request.sumstats:
         raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
-
-
-def check_private_places(out: Path, places: Mapping[Field, Path]) -> None:
-    """Refuse private paths, given by field, inside the release directory `out`."""
-    for field, path in places.items():
-        if path.resolve().is_relative_to(out.resolve()):
-            raise UsageError(
-                "is private, and lies in what gets published",
-                where=field,
-                value=path,
-                remedy="Choose another place",
-            )
 
 
 def charge_of(out: Path) -> str | None:
@@ -501,7 +481,7 @@ def refuse_damaged(out: Path, public_key: str | None = None) -> None:
     from primo_scale.verify.release import verify  # loads SciPy
 
     named = ((_read_release(out) or {}).get("signature") or {}).get("public_key")
-    refuse_problems(
+    finding.refuse_problems(
         verify(out, public_key=public_key or named).findings,
         "the release there is damaged",
         where=out,
@@ -529,10 +509,10 @@ def _is_calibrated(document: stated.Document, request: FinalizeRequest) -> bool:
 
 def publish(
     planned: PlannedRelease,
-    solved: Solved,
+    solved: estimation.Solved,
     *,
     payment: Payment | None = None,
-    signer: Signer | None = None,
+    signer: files.Signer | None = None,
 ) -> str:
     """Publish, or find the release published; return the SHA-256 of release.json."""
     from primo_scale.publication.publish import is_same_release, publish_release  # loads SciPy

@@ -12,29 +12,23 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from primo_scale.errors import Field
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
+from primo_scale.run import fields, publishing, work_directory
 from primo_scale.run import request as requests
-from primo_scale.run.fields import options_of
-from primo_scale.run.publishing import refuse_damaged
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.work_directory import (
-    GENOTYPES,
-    INTERMEDIATES,
-    LOCK,
-    empty_claimed,
-    last_claimed,
-)
-from primo_scale.storage import files
-from primo_scale.storage.files import of_other_request
-from primo_scale.storage.locations import Location
+from primo_scale.run.work_directory import GENOTYPES, INTERMEDIATES, LOCK, empty_claimed
+from primo_scale.storage import files, locations
 from primo_scale.verify.document import RELEASE
 
 _NOTE = "purged.json"
 # Options of the way that a release is computed do not make it another one.
 _NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
-    name for name, _ in options_of(requests.Execution())
+    Field(name).option.removeprefix("--")
+    for name, (option, _) in fields.declared(requests.AccumulateRequest).items()
+    if option.heading == requests.MACHINES
 }
 
 
@@ -65,7 +59,7 @@ def purge(request: requests.FinalizeRequest) -> None:
         document_sha256=files.sha256_of_file(request.out / RELEASE.name),
         request_sha256=_digest(request),
         genotypes=isinstance(request, requests.ReleaseRequest)
-        and not isinstance(request.genotypes, Location),
+        and not isinstance(request.genotypes, locations.Location),
     )
     files.write_atomically(request.work_dir / _NOTE, files.canonical_json(asdict(note)))
     _delete(request.work_dir, note)
@@ -93,8 +87,8 @@ def is_done_and_purged(request: requests.RunRequest, *, read_only: bool = False)
         or files.sha256_of_file(published) != note.document_sha256
     ):
         what = "purged after another release" if not same else "purged, the release changed or gone"
-        raise of_other_request(work_dir, value=f"{what}: {note.release}", remedy=elsewhere)
-    refuse_damaged(Path(note.release))
+        raise files.of_other_request(work_dir, value=f"{what}: {note.release}", remedy=elsewhere)
+    publishing.refuse_damaged(Path(note.release))
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)
     return True
 
@@ -105,7 +99,7 @@ def warn_of_intermediates(work_dir: Path) -> None:
     total = sum(sizes.get(name, 0) for name in (*INTERMEDIATES, GENOTYPES))
     if not total:
         return
-    bucket = last_claimed(work_dir)
+    bucket = work_directory.last_claimed(work_dir)
     LOGGER.warning(
         "PRIVATE intermediates are left behind: %s in %s%s. Delete them with the same command and "
         "--purge-intermediates",
@@ -116,7 +110,7 @@ def warn_of_intermediates(work_dir: Path) -> None:
 
 def _digest(request: requests.RunRequest) -> str:
     """Return the digest of the options that shape a release."""
-    shaping = {n: _comparable(v) for n, v in options_of(request) if n not in _NOT_SHAPING}
+    shaping = {n: _comparable(v) for n, v in fields.options_of(request) if n not in _NOT_SHAPING}
     return files.sha256_of_json({"request": type(request).__name__, **shaping})
 
 
@@ -128,7 +122,7 @@ def _comparable(value: object) -> object:
         value = str(value)
     if isinstance(value, tuple):
         return [_comparable(part) for part in value]
-    return str(value.resolve()) if isinstance(value, Location) else value
+    return str(value.resolve()) if isinstance(value, locations.Location) else value
 
 
 def _delete(work_dir: Path, note: _Published) -> None:

@@ -421,74 +421,6 @@ def _bucket(value: Any, _: str) -> ObjectUrl:
 
 
 @frozen(slots=False, eq=False, repr=False, field_transformer=read_fields)
-class Execution(Checked):
-    """Machines that compute, and how. No result depends on it.
-
-    Attributes
-    ----------
-    scheduler
-        A running Dask scheduler.
-    tls
-        Certificates that the scheduler was started with (primo-scale cluster certificates).
-    no_tls
-        Talk to the scheduler in plain text: everybody on the network is trusted.
-    cluster
-        Profile of a job queue: SLURM, PBS, LSF or SGE; cluster/ has examples.
-    workers
-        Worker processes on this machine (default: threads of the command itself).
-    memory_limit
-        Memory limit of each local worker, such as 4GiB (default: the share of one CPU).
-    object_store
-        Keep the stores of the workers and the sums at s3://bucket/prefix, for workers that cannot
-        read this machine's files.
-    kernel
-        Code that multiplies genotypes; every kernel gives the same integers.
-    """
-
-    HEADING = MACHINES
-
-    scheduler: str | None = option(fields.TEXT, metavar="ADDRESS")
-    tls: Path | None = option(fields.PATH, needs="scheduler", excludes="no_tls")
-    no_tls: bool = option(fields.FLAG, expert=True)
-    cluster: Path | None = option(
-        fields.FILE, metavar="FILE.toml", excludes="workers memory_limit scheduler tls no_tls"
-    )
-    workers: int | None = option(fields.count())
-    memory_limit: str | None = option(Kind("size such as 4GiB", _size, "TEXT"), expert=True)
-    object_store: ObjectUrl | None = option(Kind("URL", _bucket, "URL"))
-    kernel: str = option(fields.choice(KERNELS), default=AUTOMATIC, expert=True)
-
-    def check(self) -> None:
-        """Refuse options that exclude each other, and a cluster that strangers could join."""
-        from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
-
-        profile = self.profile
-        if isinstance(profile, SchedulerProfile):
-            # An open or impossible connection is refused before hours of work.
-            from primo_scale.cluster.security import security_towards
-
-            security_towards(profile.address, profile.tls)
-
-    @cached_property
-    def profile(self) -> Profile:
-        """Threads or cluster that run the tasks."""
-        from primo_scale.cluster.profile import (  # loads msgspec
-            LocalProfile,
-            SchedulerProfile,
-            ThreadsProfile,
-            read_profile,
-        )
-
-        if self.cluster is not None:
-            return read_profile(self.cluster)
-        if self.scheduler is not None:
-            return SchedulerProfile(self.scheduler, str(self.tls) if self.tls else not self.no_tls)
-        if self.workers or self.memory_limit:
-            return LocalProfile(self.workers, self.memory_limit)
-        return ThreadsProfile()
-
-
-@frozen(slots=False, eq=False, repr=False, field_transformer=read_fields)
 class Payment(Checked):
     """Account in the ledger that pays.
 
@@ -585,30 +517,81 @@ class IngestRequest(GenotypeFiles):
 
 
 @frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
-class AccumulateRequest(OutcomeTables, Privacy, Model, Execution, Run):
-    """Exact statistics of a cohort, in a work directory.
+class AccumulateRequest(OutcomeTables, Privacy, Model, Run):
+    """Exact statistics of a cohort, in a work directory, and the machines that compute them.
+
+    No result depends on the machines.
 
     Attributes
     ----------
     genotypes
         Store written by ingest: a path or a URL.
+    scheduler
+        A running Dask scheduler.
+    tls
+        Certificates that the scheduler was started with (primo-scale cluster certificates).
+    no_tls
+        Talk to the scheduler in plain text: everybody on the network is trusted.
+    cluster
+        Profile of a job queue: SLURM, PBS, LSF or SGE; cluster/ has examples.
+    workers
+        Worker processes on this machine (default: threads of the command itself).
+    memory_limit
+        Memory limit of each local worker, such as 4GiB (default: the share of one CPU).
+    object_store
+        Keep the stores of the workers and the sums at s3://bucket/prefix, for workers that cannot
+        read this machine's files.
+    kernel
+        Code that multiplies genotypes; every kernel gives the same integers.
     """
 
+    HEADING = MACHINES
+
     genotypes: Location = option(fields.LOCATION, default=NEEDED, heading=GENOTYPES)
+    scheduler: str | None = option(fields.TEXT, metavar="ADDRESS")
+    tls: Path | None = option(fields.PATH, needs="scheduler", excludes="no_tls")
+    no_tls: bool = option(fields.FLAG, expert=True)
+    cluster: Path | None = option(
+        fields.FILE, metavar="FILE.toml", excludes="workers memory_limit scheduler tls no_tls"
+    )
+    workers: int | None = option(fields.count())
+    memory_limit: str | None = option(Kind("size such as 4GiB", _size, "TEXT"), expert=True)
+    object_store: ObjectUrl | None = option(Kind("URL", _bucket, "URL"))
+    kernel: str = option(fields.choice(KERNELS), default=AUTOMATIC, expert=True)
 
     def check(self) -> None:
-        """Refuse a missing guarantee, and a shared scheduler that shows n."""
+        """Refuse a missing guarantee, a cluster open to strangers, or one that shows n."""
+        from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
+
         self.work_dir  # noqa: B018  # refuses a request without it
         _check_has_budget(self)
-        if self.nominal_n is not None:
-            from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
+        profile = self.profile
+        if not isinstance(profile, SchedulerProfile):
+            return
+        from primo_scale.cluster.security import security_towards
 
-            if isinstance(self.profile, SchedulerProfile):
-                raise UsageError(
-                    "the number of people is private, and a shared scheduler shows that of tasks",
-                    where=Field("scheduler"),
-                    remedy="Use local workers or a job queue, or `adjacency` replace-one",
-                )
+        # An open or impossible connection is refused before hours of work.
+        security_towards(profile.address, profile.tls)
+        if self.nominal_n is not None:
+            raise UsageError(
+                "the number of people is private, and a shared scheduler shows that of tasks",
+                where=Field("scheduler"),
+                remedy="Use local workers or a job queue, or `adjacency` replace-one",
+            )
+
+    @cached_property
+    def profile(self) -> Profile | None:
+        """Processes that run the tasks, or None for threads of this one, one for each CPU."""
+        from primo_scale.cluster import profile as profiles  # loads msgspec
+
+        if self.cluster is not None:
+            return profiles.read_profile(self.cluster)
+        if self.scheduler is not None:
+            tls = str(self.tls) if self.tls else not self.no_tls
+            return profiles.SchedulerProfile(self.scheduler, tls)
+        if self.workers or self.memory_limit:
+            return profiles.LocalProfile(self.workers, self.memory_limit)
+        return None
 
 
 def to_build_name(value: str, _: str = "") -> str:

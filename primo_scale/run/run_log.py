@@ -116,23 +116,6 @@ def _record(level: int, message: str, event: str, fields: dict[str, object]) -> 
     return LOGGER.makeRecord(LOGGER.name, level, __file__, 0, message, (), None, extra=extra)
 
 
-class _LogFilter(logging.Filter):
-    """Filter of the logger that writes each record to a log file.
-
-    It passes on the records of a level that the logger passes on without it.
-    """
-
-    def __init__(self, log: logging.Handler) -> None:
-        super().__init__()
-        self.log, self._level = log, LOGGER.getEffectiveLevel()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Write a record, and return whether others get it."""
-        if not _is_protected(record):
-            self.log.handle(record)
-        return record.levelno >= self._level
-
-
 def _is_protected(record: logging.LogRecord) -> bool:
     """Return whether a record has a digest that confirms guesses of encrypted statistics."""
     if getattr(record, "event", None) != SUMMED:
@@ -140,17 +123,6 @@ def _is_protected(record: logging.LogRecord) -> bool:
     from primo_scale.storage.stores import key_in_effect  # loads cryptography
 
     return key_in_effect() is not None
-
-
-class _LogFile(logging.FileHandler):
-    """Log file whose errors are ignored: the run itself finds that the disk is full."""
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        pass
-
-    def close(self) -> None:
-        with suppress(OSError):
-            super().close()
 
 
 @contextmanager
@@ -163,17 +135,26 @@ def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[No
     path = work_dir / RUN_LOG
     LOGGED_IN.set(path)
     leave_stage()  # of an earlier run that failed
-    log, level = _LogFile(path, encoding="utf-8"), LOGGER.level
+    log, level = logging.FileHandler(path, encoding="utf-8"), LOGGER.level
+    # Errors are ignored: the run itself finds that the disk is full.
+    log.handleError = lambda record: None  # type: ignore[method-assign]
     path.chmod(0o600)
     text = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
     log.setFormatter(JsonLines() if AS_JSON.get() else text)
-    written = _LogFilter(log)
+    least = LOGGER.getEffectiveLevel()
+
+    def write(record: logging.LogRecord) -> bool:
+        """Write a record, and return whether handlers get it, as they would without the file."""
+        if not _is_protected(record):
+            log.handle(record)
+        return record.levelno >= least
+
     # Without a handler, Python prints warnings on standard error, which others can often read in
     # the output file of a batch job.
     fallback = [] if LOGGER.hasHandlers() else [logging.NullHandler()]
     LOGGER.handlers += fallback
     LOGGER.setLevel(logging.DEBUG)
-    LOGGER.addFilter(written)
+    LOGGER.addFilter(write)
     try:
         for record in _start_records(name, request):
             log.handle(record)
@@ -186,11 +167,12 @@ def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[No
         log.handle(_record(logging.DEBUG, f"{EXIT_CODE}{code}", "end", {}))
         raise
     finally:
-        LOGGER.removeFilter(written)
+        LOGGER.removeFilter(write)
         LOGGER.setLevel(level)
         for handler in fallback:
             LOGGER.removeHandler(handler)
-        log.close()
+        with suppress(OSError):
+            log.close()
     LOGGED_IN.set(None)
 
 
@@ -243,23 +225,18 @@ _FIRST_GAP_SECONDS, _LARGEST_GAP_SECONDS, _GAPS_GROW = 10.0, 60.0, 1.5
 @contextmanager
 def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[int, int], None]]:
     """Show and log the progress of a stage, reported by calls of the result with (done, total)."""
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
     from rich.table import Column
 
-    is_shown = _bar_is_shown()
-    bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=None, table_column=Column(ratio=1)),
-        TextColumn("{task.fields[count]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+    as_json = any(isinstance(handler.formatter, JsonLines) for handler in LOGGER.handlers)
+    is_shown = sys.stderr.isatty() and not as_json
+    bars = progress.Progress(
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(bar_width=None, table_column=Column(ratio=1)),
+        progress.TextColumn("{task.fields[count]}"),
+        progress.TimeElapsedColumn(),
+        progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         get_time=lambda: time.monotonic(),
         speed_estimate_period=_WINDOW_SECONDS,
@@ -273,8 +250,19 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[int, i
     def log() -> None:
         # Standard error gets lines only where no bar is shown; the log file gets them in any case.
         level = logging.DEBUG if is_shown else logging.INFO
-        fields = _fields(bar, of_what)
-        line = f"{name}: {_in_words(fields)}"
+        pace, left = round(bar.speed or 0.0, 4), bar.time_remaining
+        fields = {
+            "done": int(bar.completed),
+            "total": int(bar.total or 0),
+            "of_what": of_what,
+            "per_second": pace,
+            "seconds_left": left,
+        }
+        line = f"{name}: {fields['done']} of {fields['total']} {of_what}"
+        if pace:
+            line += f", {rate_in_words(pace)} {of_what} a minute"
+        if left:
+            line += f", about {duration_in_words(left)} left"
         LOGGER.log(level, "%s", line, extra=about("progress", fields))
 
     gap, next_line, lines = _FIRST_GAP_SECONDS, None, 0
@@ -299,30 +287,3 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[int, i
         finally:
             if lines:
                 log()
-
-
-def _fields(bar: Any, of_what: str) -> dict[str, Any]:
-    """Return the progress for machines."""
-    return {
-        "done": int(bar.completed),
-        "total": int(bar.total or 0),
-        "of_what": of_what,
-        "per_second": round(bar.speed or 0.0, 4),
-        "seconds_left": bar.time_remaining,
-    }
-
-
-def _in_words(fields: dict[str, Any]) -> str:
-    """Return the fields of a line of progress in words."""
-    parts = [f"{fields['done']} of {fields['total']} {fields['of_what']}"]
-    if fields["per_second"]:
-        parts.append(f"{rate_in_words(fields['per_second'])} {fields['of_what']} a minute")
-    if fields["seconds_left"]:
-        parts.append(f"about {duration_in_words(fields['seconds_left'])} left")
-    return ", ".join(parts)
-
-
-def _bar_is_shown() -> bool:
-    """Return whether standard error is a terminal that gets no JSON lines."""
-    as_json = any(isinstance(handler.formatter, JsonLines) for handler in LOGGER.handlers)
-    return sys.stderr.isatty() and not as_json

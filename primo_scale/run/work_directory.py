@@ -18,15 +18,9 @@ from primo_scale.humanize import bytes_in_words, duration_in_words
 from primo_scale.machine import disk_usage, free_disk
 from primo_scale.outcomes.store import KEY_BYTES
 from primo_scale.run.run_log import DONE, EXIT_CODE, LOGGER, RUN_LOG
-from primo_scale.storage import files
+from primo_scale.storage import files, stores
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
-from primo_scale.storage.stores import (
-    HEADER,
-    decrypt_file,
-    encrypt_file_content,
-    no_conditional_put,
-    store_at,
-)
+from primo_scale.storage.stores import HEADER, decrypt_file, encrypt_file_content, store_at
 
 GENOTYPES, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 UNADJUSTED = "unadjusted_outcomes.zarr"
@@ -122,7 +116,7 @@ def claim(object_store: Location, work_dir: Path) -> None:
     if store.put_if_absent(_CLAIM, name):
         # Some services accept the condition and ignore it: this second put must fail.
         if store.put_if_absent(_CLAIM, name):
-            raise no_conditional_put(object_store)
+            raise stores.no_conditional_put(object_store)
     elif store.read(_CLAIM) != name:
         raise InputError(
             "another work directory keeps its sums there",

@@ -4,12 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from primo_scale.cluster.profile import (
-    JobQueueProfile,
-    LocalProfile,
-    SchedulerProfile,
-    ThreadsProfile,
-)
+from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, SchedulerProfile
 from primo_scale.cluster.workers import dask_client
 from primo_scale.errors import InputError, UsageError
 from primo_scale.run.request import AccumulateRequest
@@ -31,7 +26,7 @@ def slurm(tmp_path: Path) -> Path:
 
 
 def test_options_and_profiles_come_to_the_same_thing(slurm: Path) -> None:
-    assert profile_of() == ThreadsProfile()
+    assert profile_of() is None
     assert profile_of(workers=3, memory_limit="2GiB") == LocalProfile(3, "2GiB")
     assert profile_of(cluster=slurm) == JobQueueProfile("slurm")
     here = "tcp://127.0.0.1:8786"

@@ -3,6 +3,7 @@
 import io
 import json
 import logging
+import sys
 
 import pytest
 import rich.console
@@ -36,7 +37,7 @@ def console(monkeypatch, *, terminal: bool, width: int = 120) -> io.StringIO:
     screen = io.StringIO()
     made = rich.console.Console(file=screen, force_terminal=terminal, width=width)
     monkeypatch.setattr(rich.console, "Console", lambda stderr: made)
-    monkeypatch.setattr(run_log, "_bar_is_shown", lambda: terminal)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     return screen
 
 

@@ -25,7 +25,6 @@ from primo_scale.ledger.accounts import Charge, ChargeRequest
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.publication.publish import publish_release
-from primo_scale.run.design import PaidAdjustment
 from primo_scale.run.publishing import Payment
 from primo_scale.storage.files import sha256_of_file
 from primo_scale.verify.files import Signer
@@ -53,7 +52,7 @@ class Paid:
         ledger.mark_published(self.charge, sha256_of_file(self.directory / "release.json"))
 
 
-def pay(ledger: Ledger, mechanism: Mechanism, adjustment: PaidAdjustment) -> Payment:
+def pay(ledger: Ledger, mechanism: Mechanism) -> Payment:
     """Charge an earlier release of the cohort, and then one with this noise."""
     promise = mechanism.promise
     account = ledger.account_named("biobank", unit=promise.unit, adjacency=promise.adjacency)
@@ -63,13 +62,13 @@ def pay(ledger: Ledger, mechanism: Mechanism, adjustment: PaidAdjustment) -> Pay
         charge = ledger.reserve(request).charge
         ledger.mark_drawn(charge, f"statistics {charge.id}")
     (balance,) = ledger.balances()
-    return Payment(mechanism, balance.charges[1], adjustment, balance, 123.4)
+    return Payment(mechanism, balance.charges[1], balance, 123.4)
 
 
 def make(root: Path, mode: str) -> Paid:
     weights, design = example_weights(), example_design(mode)
     with Ledger(root / "ledger.sqlite") as ledger:
-        payment = pay(ledger, example_mechanism(mode, design), design.paid_adjustment)
+        payment = pay(ledger, example_mechanism(mode, design))
         statement = state(design, example_solved(mode, design), payment)
         signer = Signer(ledger.public_key, ledger.sign)
         publish_release(root / "out", weights, statement, signer=signer)

@@ -72,7 +72,7 @@ def test_a_private_number_of_people_changes_nothing_in_the_release(mode, tmp_pat
 
 def test_nothing_of_the_custodians_own_is_stated():
     design = example_design()
-    payment = example_payment(example_mechanism("full", design), design.paid_adjustment)
+    payment = example_payment(example_mechanism("full", design))
     unnamed = dataclasses.replace(payment.balance, account=Account("f" * 64))
     payment = dataclasses.replace(payment, balance=unnamed)
     statement = state(design, example_solved("full", design), payment)

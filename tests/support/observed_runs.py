@@ -19,20 +19,17 @@ BLOCKS, TILES = ["--ld-blocks", "window:10"], D // 10
 _DIES = """
 import logging, os, sys
 from primo_scale.cli.commands import accumulate
-import os, sys
-from primo_scale.cli.commands import accumulate
-from primo_scale.run import run_log
 from primo_scale.run import run_log
 
-class Dying(run_log._LogFilter):
-    def filter(self, record):
-        is_passed = super().filter(record)
+class Dying(logging.FileHandler):
+    def handle(self, record):
+        is_written = super().handle(record)
         if getattr(record, "fields", {}).get("done", 0) >= 5:
             os._exit(9)
-        return is_passed
+        return is_written
 
 run_log._FIRST_GAP_SECONDS = 0
-run_log._LogFilter = Dying
+logging.FileHandler = Dying
 accumulate(sys.argv[1:])
 """
 

@@ -167,7 +167,7 @@ def example_costs(mechanism: Mechanism) -> list[Cost]:
     return [Cost(0.1 * cost.mu_squared), cost]
 
 
-def example_payment(mechanism: Mechanism, adjustment: PaidAdjustment) -> Payment:
+def example_payment(mechanism: Mechanism) -> Payment:
     promise = mechanism.promise
     epsilon, delta = promise.epsilon, promise.delta
     account = Account("biobank", promise.unit, promise.adjacency)
@@ -176,7 +176,7 @@ def example_payment(mechanism: Mechanism, adjustment: PaidAdjustment) -> Payment
         for number, cost in enumerate(example_costs(mechanism))
     )
     balance = Balance(account, AccountBudget(3 * epsilon, delta), charges)
-    return Payment(mechanism, charges[1], adjustment, balance, 123.4)
+    return Payment(mechanism, charges[1], balance, 123.4)
 
 
 def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solved:
@@ -215,8 +215,7 @@ def example_statement(
     design = example_design(mode, weights, (epsilon, delta), **changes)
     payment = None
     if private:
-        mechanism = example_mechanism(mode, design)
-        payment = example_payment(mechanism, design.paid_adjustment)
+        payment = example_payment(example_mechanism(mode, design))
     return state(design, example_solved(mode, design, estimator), payment)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
-from primo_scale.cli.command_line import RequestCommand
+from primo_scale.cli.command_line import ContractCommand
 from primo_scale.cli.commands import accumulate, finalize, ingest, plan, release
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.run.fields import FLAG, declared
@@ -24,7 +24,7 @@ def command(main, *arguments):
     """
     words, fields, environment = [], {}, {}
     rest = [str(argument) for argument in arguments]
-    known = declared(main.kinds[0]) if isinstance(main, RequestCommand) else {}
+    known = declared(main.kinds[0]) if isinstance(main, ContractCommand) and main.kinds else {}
     if main is release and "--dry-run" in rest:
         main = plan
         rest.remove("--dry-run")

@@ -44,19 +44,7 @@ from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.interruption import check, result_of
 from primo_scale.machine import refuse_full_disk
 from primo_scale.ranges import whole_multiple
-from primo_scale.storage import groups
-from primo_scale.storage.files import (
-    disk_errors_explained,
-    exclusive_lock,
-    make_private_directory,
-    of_other_request,
-    read_document,
-    sha256_of_file,
-    sha256_of_json,
-    sync_directory,
-    sync_tree,
-    write_atomically,
-)
+from primo_scale.storage import files, groups
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
@@ -191,7 +179,7 @@ class IngestPlan:
     @cached_property
     def identity_digest(self) -> str:
         """Identity digest of the store, see `GenotypeStore`."""
-        return sha256_of_json({**self.request, "chunk_shape": None})
+        return files.sha256_of_json({**self.request, "chunk_shape": None})
 
     @cached_property
     def cohort_digest(self) -> str:
@@ -216,7 +204,7 @@ class IngestPlan:
 
 
 def plan_ingest(
-    files: SourceFiles,
+    sources: SourceFiles,
     destination: Path,
     *,
     selection: filters.Selection = filters.NO_LISTS,
@@ -226,22 +214,23 @@ def plan_ingest(
 
     The refusals are those of `primo_scale.genotypes.ingest.ingest`.
     """
-    plan = plan_of_source(
-        open_source(files), files.packing, destination, selection=selection, chunk_shape=chunk_shape
-    )
-    return replace(plan, sources=_fingerprint_before_copying(plan))
+    source = open_source(sources)
+    plan = plan_of_source(source, destination, selection=selection, chunk_shape=chunk_shape)
+    request, recorded = recorded_request(plan)
+    if request is None:  # without a recorded hash to compare, the copy hashes large files
+        recorded = tuple(SourceFile.of(path, NOT_HASHED) for path in source.copied_files())
+    return replace(plan, sources=fingerprint(source.files(), recorded))
 
 
 def plan_of_source(
     source: GenotypeSource,
-    packing: Packing,
     destination: Path,
     *,
     selection: filters.Selection = filters.NO_LISTS,
     chunk_shape: tuple[int, int] | None = None,
 ) -> IngestPlan:
     """Return the plan of an ingest of an open source, whose files are not read."""
-    height, width = packing.chunk_shape if chunk_shape is None else chunk_shape
+    height, width = source.packing.chunk_shape if chunk_shape is None else chunk_shape
     if min(height, width) < 1 or width % _SAMPLES_MULTIPLE:
         raise UsageError(
             "a chunk needs at least one variant and a multiple of 4 samples", value=(height, width)
@@ -250,7 +239,7 @@ def plan_of_source(
     variant_index, variant_counts = filters.select_variants(source.variants, selection)
     return IngestPlan(
         source=source,
-        packing=packing,
+        packing=source.packing,
         sources=(),
         destination=destination,
         sample_index=sample_index,
@@ -270,23 +259,13 @@ def store_bytes(plan: IngestPlan, partitions: int) -> int:
     return partitions * (columns * chunk_bytes + plan.chunk_shape[0] * _BYTES_PER_VARIANT)
 
 
-def check_free_space(plan: IngestPlan, partitions: int) -> None:
-    """Refuse an ingest if the disk has too little free space for the remaining partitions."""
-    refuse_full_disk(
-        plan.destination,
-        store_bytes(plan, partitions),
-        what="the genotype store",
-        remedy="Free space or choose a directory on a larger disk",
-    )
-
-
 def check_same_request(plan: IngestPlan, request: dict[str, Any], where: Path) -> None:
     """Refuse to continue or reuse a store of another request, and name what differs."""
     if request == plan.request:
         return
     names = ", ".join(n for n in request | plan.request if request.get(n) != plan.request.get(n))
     remedy = "Remove it, or choose another --out, or repeat the earlier command unchanged"
-    raise of_other_request(where, value=f"other {names}".replace("_", " "), remedy=remedy)
+    raise files.of_other_request(where, value=f"other {names}".replace("_", " "), remedy=remedy)
 
 
 def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[SourceFile, ...]]:
@@ -297,7 +276,7 @@ def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[Sou
             return _request_from(groups.attributes_of(groups.open_group(plan.destination, kind)))
     elif plan.request_path.is_file():
         remedy = f"Remove {plan.partial} and start again"
-        return read_document(plan.request_path, _request_from, remedy=remedy)
+        return files.read_document(plan.request_path, _request_from, remedy=remedy)
     return None, ()
 
 
@@ -305,27 +284,17 @@ def _request_from(content: dict[str, Any]) -> tuple[dict[str, Any], tuple[Source
     return content["request"], tuple(SourceFile(**source) for source in content["sources"])
 
 
-def _fingerprint_before_copying(plan: IngestPlan) -> tuple[SourceFile, ...]:
-    """Fingerprint the sources; hash a file to copy only if there is a recorded hash to compare."""
-    request, recorded = recorded_request(plan)
-    known = {source.path: source for source in recorded}
-    if request is None:
-        unhashed = (SourceFile.of(path, NOT_HASHED) for path in plan.source.copied_files())
-        known = {source.path: source for source in unhashed}
-    return fingerprint(plan.source.files(), known)
-
-
-def fingerprint(paths: Iterable[Path], known: Mapping[str, SourceFile]) -> tuple[SourceFile, ...]:
-    """Hash files, except for those that are unchanged since an earlier fingerprint.
+def fingerprint(paths: Iterable[Path], recorded: tuple[SourceFile, ...]) -> tuple[SourceFile, ...]:
+    """Hash files, except for those that are unchanged since they were `recorded`.
 
     A file with equal times, size and inode is taken as unchanged, because programs cannot set back
     the inode change time.
     """
-    sources = []
+    sources, known = [], {source.path: source for source in recorded}
     for path in paths:
         before = known.get(str(path.resolve()))
         now = SourceFile.of(path, before.sha256 if before is not None else "")
-        sources.append(now if now == before else replace(now, sha256=sha256_of_file(path)))
+        sources.append(now if now == before else replace(now, sha256=files.sha256_of_file(path)))
     return tuple(sources)
 
 
@@ -339,21 +308,21 @@ _HASH_BLOCK_BYTES = 1 << 20
 
 
 def ingest(
-    files: SourceFiles,
+    sources: SourceFiles,
     destination: Path,
     *,
     selection: filters.Selection = filters.NO_LISTS,
     chunk_shape: tuple[int, int] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GenotypeStore:
-    """Write the genotypes of `files` to a store, continue doing so, or reuse the finished store.
+    """Write the genotypes of `sources` to a store, continue doing so, or reuse the finished store.
 
     All files hold the same people, and their variants are joined in the order of the files.
     `chunk_shape` are the numbers of variants and samples in a chunk, by default those of the
     packing; the number of samples is a multiple of 4. `on_progress` is called with (partitions
     written, total partitions).
     """
-    plan = plan_ingest(files, destination, selection=selection, chunk_shape=chunk_shape)
+    plan = plan_ingest(sources, destination, selection=selection, chunk_shape=chunk_shape)
     return carry_out(plan, on_progress)
 
 
@@ -361,22 +330,20 @@ def carry_out(plan: IngestPlan, on_progress: Callable[[int, int], None]) -> Geno
     """Carry out a plan, see `ingest`."""
     if plan.destination.exists():
         return _reuse(plan)
-    make_private_directory(plan.partial)
-    with exclusive_lock(plan.partial / "lock"):
+    files.make_private_directory(plan.partial)
+    with files.exclusive_lock(plan.partial / "lock"):
         _initialise(plan)
         missing = _missing_partitions(plan)
-        check_free_space(plan, len(missing))
+        needed = store_bytes(plan, len(missing))
+        remedy = "Free space or choose a directory on a larger disk"
+        refuse_full_disk(plan.destination, needed, what="the genotype store", remedy=remedy)
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
         digests = {s.path: hashlib.sha256() for s in plan.sources if s.sha256 == NOT_HASHED}
         hashing = _hash_step_by_step(digests, len(missing))
         _write_partitions(plan, missing, hashing, on_progress)
         deque(hashing, maxlen=0)  # what is left
-        sources = (
-            replace(source, sha256=digests[source.path].hexdigest())
-            if source.path in digests
-            else source
-            for source in plan.sources
-        )
+        hashed = {path: digest.hexdigest() for path, digest in digests.items()}
+        sources = (replace(s, sha256=hashed.get(s.path, s.sha256)) for s in plan.sources)
         return _finalise(replace(plan, sources=tuple(sources)))
 
 
@@ -393,9 +360,9 @@ def _initialise(plan: IngestPlan) -> None:
     groups.create_array(
         group, "genotypes", groups.ArrayLayout(shape, chunks, np.uint8), packing.missing
     )
-    make_private_directory(plan.partial / "partitions")
-    sync_tree(plan.partial)
-    write_atomically(plan.request_path, json.dumps(plan.description).encode())
+    files.make_private_directory(plan.partial / "partitions")
+    files.sync_tree(plan.partial)
+    files.write_atomically(plan.request_path, json.dumps(plan.description).encode())
 
 
 def _write_one(plan: IngestPlan, number: int) -> None:
@@ -403,11 +370,11 @@ def _write_one(plan: IngestPlan, number: int) -> None:
     array = _growing_array(plan)
     # Chunks without a record come from an interrupted run and may be incomplete.
     shutil.rmtree(groups.chunk_path(array, (number, 0)).parent, ignore_errors=True)
-    with disk_errors_explained(plan.partial):
+    with files.disk_errors_explained(plan.partial):
         record = write_partition(plan, array, number)
     buffer = io.BytesIO()
     np.savez(buffer, **record)
-    write_atomically(plan.record_path(number), buffer.getvalue())
+    files.write_atomically(plan.record_path(number), buffer.getvalue())
 
 
 def _growing_array(plan: IngestPlan) -> groups.Array:
@@ -479,8 +446,7 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
 
     A source that changed during the run is refused.
     """
-    known = {source.path: source for source in plan.sources}
-    if fingerprint(plan.source.files(), known) != plan.sources:
+    if fingerprint(plan.source.files(), plan.sources) != plan.sources:
         raise InputError(
             "an input file changed while it was read",
             where=plan.source.where,
@@ -488,7 +454,7 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
         )
     group = groups.open_group(plan.growing_store, plan.packing.kind, complete=False)
     _write_tables(plan, group)
-    sync_tree(plan.growing_store)
+    files.sync_tree(plan.growing_store)
     groups.mark_complete(
         group,
         {
@@ -501,9 +467,9 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             "filter_counts": [asdict(count) for count in plan.filter_counts],
         },
     )
-    with disk_errors_explained(plan.destination):
+    with files.disk_errors_explained(plan.destination):
         os.rename(plan.growing_store, plan.destination)
-        sync_directory(plan.destination.parent)
+        files.sync_directory(plan.destination.parent)
     shutil.rmtree(plan.partial)
     return open_genotype_store(plan.destination)
 
@@ -517,7 +483,7 @@ def _write_tables(plan: IngestPlan, group: groups.Group) -> None:
     }
     for table, rows in (("variant", plan.variants), ("sample", plan.samples)):
         columns |= {f"{table}_{name}": values for name, values in vars(rows).items()}
-    with disk_errors_explained(plan.partial):
+    with files.disk_errors_explained(plan.partial):
         for name, values in columns.items():
             if values.dtype == object:
                 groups.write_strings(group, name, values.tolist())
@@ -529,11 +495,8 @@ def _write_tables(plan: IngestPlan, group: groups.Group) -> None:
 def _reuse(plan: IngestPlan) -> GenotypeStore:
     """Return the finished store; refuse the store of another request."""
     if not groups.is_complete(plan.destination, plan.packing.kind):
-        raise InputError(
-            "exists already and is not a finished genotype store",
-            where=plan.destination,
-            remedy="Remove it or choose another --out",
-        )
+        what = "exists already and is not a finished genotype store"
+        raise InputError(what, where=plan.destination, remedy="Remove it or choose another --out")
     request, _ = recorded_request(plan)
     check_same_request(plan, request or {}, plan.destination)
     shutil.rmtree(plan.partial, ignore_errors=True)  # the ingest was killed before removing it
@@ -549,30 +512,32 @@ def write_partition(plan: IngestPlan, array: groups.Array, number: int) -> dict[
     They are copied in slabs of `IngestPlan.slab_shape`, so that the memory does not depend on the
     number of people.
     """
-    source, packing, people = plan.source, plan.packing, plan.sample_index
+    source, packing = plan.source, plan.packing
     index = plan.variant_index[plan.variants_of(number)]
     chunk_bytes, width = array.chunks[1], array.shape[1]
-    rows, chunks = plan.slab_shape
+    rows, step = plan.slab_shape[0], plan.slab_shape[1] * chunk_bytes
     counts = np.zeros((len(index), 4), dtype=np.int64)
-    buffer = np.empty(rows * min(width, chunks * chunk_bytes), dtype=np.uint8)
+    buffer = np.empty(rows * min(width, step), dtype=np.uint8)
     checksums = []
-    for first in range(0, width, chunks * chunk_bytes):
-        columns = slice(first, min(first + chunks * chunk_bytes, width))
+
+    def slabs(columns: slice) -> Iterator[npt.NDArray[np.uint8]]:
         start, stop = (packing.samples_per_byte * edge for edge in (columns.start, columns.stop))
-        samples = slice(start, min(stop, len(people)))
+        samples = plan.sample_index[start:stop]
+        for top in range(0, len(index), rows):
+            variants = slice(top, min(top + rows, len(index)))
+            shape = (variants.stop - top, columns.stop - columns.start)
+            packed = buffer[: math.prod(shape)].reshape(shape)
+            source.read_into(packed, index[variants], samples)
+            counts[variants] += packing.count(packed, len(samples))
+            yield packed
+
+    for first in range(0, width, step):
+        columns = slice(first, min(first + step, width))
         grid = range(first // chunk_bytes, -(-columns.stop // chunk_bytes))
-        with groups.open_chunk_appender(array, number, grid, most_rows=rows) as appender:
-            for top in range(0, len(index), rows):
-                variants = slice(top, min(top + rows, len(index)))
-                shape = (variants.stop - top, columns.stop - first)
-                packed = buffer[: shape[0] * shape[1]].reshape(shape)
-                source.read_into(packed, index[variants], people[samples])
-                counts[variants] += packing.count(packed, samples.stop - samples.start)
-                appender.append(packed)
-            checksums.append(appender.finish())
+        checksums.append(groups.write_chunks_by_rows(array, number, grid, slabs(columns)))
     directory = groups.chunk_path(array, (number, 0)).parent
-    sync_directory(directory)
-    sync_directory(directory.parent)
+    files.sync_directory(directory)
+    files.sync_directory(directory.parent)
     return {"crc32c": np.concatenate(checksums), "counts": counts}
 
 
@@ -634,5 +599,5 @@ def copy_genotypes(
 def _if_same(copied: GenotypeStore, source: GenotypeStore) -> GenotypeStore:
     ours = (source.identity_digest, source.cohort_digest, source.chunk_shape)
     if (copied.identity_digest, copied.cohort_digest, copied.chunk_shape) != ours:
-        raise of_other_request(copied.path, remedy="Remove it, or choose another location")
+        raise files.of_other_request(copied.path, remedy="Remove it, or choose another location")
     return copied

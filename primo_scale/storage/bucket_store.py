@@ -25,7 +25,7 @@ from obstore.store import from_url
 from primo_scale.errors import InputError, InterruptedRun, UsageError
 from primo_scale.storage.files import LOGGER
 from primo_scale.storage.locations import Location, ObjectUrl
-from primo_scale.storage.stores import BaseStore, Guard, Parts, no_conditional_put
+from primo_scale.storage.stores import BaseStore, Parts, no_conditional_put
 
 _Result = TypeVar("_Result")
 
@@ -50,8 +50,8 @@ class BucketStore(BaseStore):
 
     location: ObjectUrl
 
-    def __init__(self, location: Location, guard: Guard | None = None) -> None:
-        super().__init__(location, guard)
+    def __init__(self, location: Location) -> None:
+        super().__init__(location)
         self._bucket = open_bucket(self.location)
 
     def __getstate__(self) -> NoReturn:

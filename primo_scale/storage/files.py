@@ -53,11 +53,8 @@ def write_all(descriptor: int, content: bytes | memoryview) -> None:
 def refuse_special_file(path: Path) -> None:
     """Refuse a FIFO, a socket or a device as an input, because reading it might never end."""
     if path.exists() and not path.is_file() and not path.is_dir():
-        raise InputError(
-            "is a pipe, a socket or a device, not a regular file",
-            where=path,
-            remedy="Write its content to a file and give that",
-        )
+        what = "is a pipe, a socket or a device, not a regular file"
+        raise InputError(what, where=path, remedy="Write its content to a file and give that")
 
 
 def refuse_existing(path: Path) -> None:
@@ -108,11 +105,8 @@ def disk_errors_explained(location: Location) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise ResourceError(
-                "the disk is full",
-                where=str(location),
-                remedy="Free space or choose another directory, then run the same command again",
-            ) from error
+            remedy = "Free space or choose another directory, then run the same command again"
+            raise ResourceError("the disk is full", where=str(location), remedy=remedy) from error
         if error.errno == errno.EFBIG:
             raise file_too_large(str(location)) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
@@ -271,12 +265,9 @@ def refuse_dangling_link(path: Path) -> None:
     """Refuse a directory that cannot be made, because it or a parent is a link to nowhere."""
     for link in (path, *path.parents):
         if link.is_symlink() and not link.exists():
-            raise InputError(
-                "is a link to a place that does not exist",
-                where=link,
-                value=os.readlink(link),
-                remedy="Create that place, or choose another directory",
-            )
+            what = "is a link to a place that does not exist"
+            remedy = "Create that place, or choose another directory"
+            raise InputError(what, where=link, value=os.readlink(link), remedy=remedy)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Zarr format 3 groups with a kind, a format version and checksummed chunks, and their values.
 
 Every group states its kind (``primo_scale_kind``) and the version of its layout, and readers refuse
-unknown ones. Every chunk has a CRC-32C that is bound to the chunk's key (`stores.Guard`), so
+unknown ones. Every chunk has a CRC-32C that is bound to the chunk's key (`stores.BaseStore`), so
 that reading an incomplete, changed or exchanged chunk is an error. With a key of the user, kinds
 that hold data about people are encrypted instead, except for the group's metadata (`stores`).
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -124,9 +124,8 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
     """
     with _damage_explained(location):
         try:
-            stored = json.loads(bytes(stores.store_at(location).read(stores.HEADER))).get(
-                "attributes", {}
-            )
+            header = json.loads(bytes(stores.store_at(location).read(stores.HEADER)))
+            stored = header.get("attributes", {})
         except FileNotFoundError:
             raise InputError(
                 f"holds no {kind} store", where=str(location), remedy="Check the path"
@@ -155,11 +154,8 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
     if kind in _ENCRYPTED_KINDS:
         stores.check_key(encryption, str(location))
     if complete and not stored.get(COMPLETE_ATTRIBUTE):
-        raise InputError(
-            f"the {kind} store is unfinished",
-            where=str(location),
-            remedy="Run the command that writes it again; it continues where it stopped",
-        )
+        remedy = "Run the command that writes it again; it continues where it stopped"
+        raise InputError(f"the {kind} store is unfinished", where=str(location), remedy=remedy)
     return Group(_view(location, kind, encryption, recorded), stored)
 
 
@@ -178,17 +174,14 @@ class Attributes(dict[str, Any]):
         self._location = location
 
     def __missing__(self, name: str) -> Any:
-        raise InputError(
-            "the store is damaged: an attribute is missing",
-            where=str(self._location),
-            value=name,
-            remedy="Remove the store and run the same command again",
-        )
+        what = "the store is damaged: an attribute is missing"
+        remedy = "Remove the store and run the same command again"
+        raise InputError(what, where=str(self._location), value=name, remedy=remedy)
 
 
 def attributes_of(group: Group) -> Attributes:
     """Return the attributes that `create_group` and `mark_complete` were given."""
-    encryption, stored = group.store.guard.encryption, dict(group.stored)
+    encryption, stored = group.store.encryption, dict(group.stored)
     if encryption is not None:
         # Attributes hold digests of private integers, with which guesses of them can be confirmed.
         about = _about(group.kind, complete=bool(stored[COMPLETE_ATTRIBUTE]))
@@ -210,9 +203,9 @@ def mark_complete(group: Group, attributes: Mapping[str, Any]) -> None:
     """Add attributes to a group and mark it as finished, in one atomic write."""
     with disk_errors_explained(group.location):
         every = {**attributes_of(group), **attributes}
-        stored = _stored_attributes(group.store.guard.encryption, group.kind, every, complete=True)
-        if group.store.guard.recorded is not None:
-            stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(group.store.guard.recorded.items()))
+        stored = _stored_attributes(group.store.encryption, group.kind, every, complete=True)
+        if group.store.recorded is not None:
+            stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(group.store.recorded.items()))
         _write_header(group, stored)
         group.store.flush(stores.HEADER)
 
@@ -240,7 +233,7 @@ def create_arrays(
     Through Zarr, the arrays of a thousand LD blocks take seconds on a disk and minutes in a bucket.
     """
     codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
-    if group.store.guard.recorded is not None:
+    if group.store.recorded is not None:
         codecs.append({"name": "crc32c"})  # the other guards add their own checksums or tags
 
     def create(item: tuple[str, ArrayLayout]) -> Array:
@@ -316,7 +309,7 @@ def expect_checksums(group: Group, name: str, table: npt.NDArray[np.uint32]) -> 
 
     This is for arrays whose chunks are not written through the store, which does not record them.
     """
-    group.store.guard.tables[name] = table
+    group.store.tables[name] = table
 
 
 def _view(
@@ -326,9 +319,11 @@ def _view(
     recorded: Mapping[str, int],
 ) -> stores.BaseStore:
     """Return the store at a location with the guard of a kind of group."""
-    keyed = kind in _BOUND_KINDS
-    kept = None if keyed or encryption is not None else recorded
-    return stores.store_at(location).guarded(stores.Guard(encryption, keyed=keyed, recorded=kept))
+    store = stores.store_at(location)
+    store.encryption, store.keyed = encryption, kind in _BOUND_KINDS
+    if not store.keyed and encryption is None:
+        store.recorded = dict(recorded)
+    return store
 
 
 def _write_header(group: Group, attributes: dict[str, Any]) -> None:
@@ -362,13 +357,9 @@ def _stored_attributes(
     }
     if encryption is None:
         return {**header, **attributes}
-    return {
-        **header,
-        _ENCRYPTION_ATTRIBUTE: asdict(encryption),
-        _ENCRYPTED_ATTRIBUTE: stores.sealed(
-            encryption, json.dumps(attributes).encode(), _about(kind, complete=complete)
-        ),
-    }
+    about = _about(kind, complete=complete)
+    sealed = stores.sealed(encryption, json.dumps(attributes).encode(), about)
+    return {**header, _ENCRYPTION_ATTRIBUTE: asdict(encryption), _ENCRYPTED_ATTRIBUTE: sealed}
 
 
 def _about(kind: str, *, complete: bool) -> str:
@@ -499,11 +490,8 @@ def array_bytes(layout: ArrayLayout, *, chunks: int | None = None) -> int:
 def crc32c_of_chunk(content: bytes | memoryview) -> int | None:
     """Return the CRC-32C of a stored chunk's values, or None if the chunk ends with another."""
     computed = stores.crc32c_bytes(memoryview(content)[: -stores.CHECKSUM_BYTES])
-    return (
-        int.from_bytes(computed, "little")
-        if content[-stores.CHECKSUM_BYTES :] == computed
-        else None
-    )
+    is_intact = content[-stores.CHECKSUM_BYTES :] == computed
+    return int.from_bytes(computed, "little") if is_intact else None
 
 
 def _in_one_chunk(
@@ -554,68 +542,46 @@ def _store_of(array: Array) -> stores.BaseStore:
     return store if isinstance(store, stores.BaseStore) else stores.DiskStore(store.root)
 
 
-# Zarr writes a chunk only when it has all its rows. Each row of a .bed file holds a small part of
-# many chunks. Appending rows to the chunk files lets every byte be read, examined and written while
-# it is in the processor's cache. The finished files are identical to those that Zarr writes.
+def write_chunks_by_rows(
+    array: Array, row: int, columns: range, pieces: Iterable[npt.NDArray[np.uint8]]
+) -> npt.NDArray[np.uint32]:
+    """Write and flush the chunks at `row` and `columns` of the chunk grid, a few rows at a time.
 
+    The array holds uint8 in two dimensions, neither compressed nor encrypted, in a directory. A
+    piece has the next rows of all chunks side by side, shape (rows, bytes); the array's edge may
+    make the last chunk narrower. The result has the checksum of each chunk.
 
-class ChunkAppender:
-    """Writer of neighbouring chunks in one row of the chunk grid, see `open_chunk_appender`.
-
-    Until `finish` returns, incomplete files exist under the final names, so that the caller needs
-    another record of which chunks are complete.
+    Zarr writes a chunk only when it has all its rows. Each row of a .bed file holds a small part of
+    many chunks. Appending rows to the chunk files lets every byte be read, examined and written
+    while it is in the processor's cache. The finished files are identical to those that Zarr
+    writes. Before, incomplete files exist under the final names, so that the caller needs another
+    record of which chunks are complete.
     """
-
-    def __init__(self, array: Array, descriptors: Sequence[int], most_rows: int) -> None:
-        self._height, self._width = array.chunks
-        self._fill = np.uint8(array.fill_value)
-        self._descriptors = descriptors
-        self._checksums = [0] * len(descriptors)
-        self._rows = 0
-        self._piece = np.empty((min(most_rows, self._height), self._width), dtype=np.uint8)
-
-    def append(self, values: npt.NDArray[np.uint8]) -> None:
-        """Write the next rows of all chunks: uint8, shape (at most `most_rows`, bytes).
-
-        The rows of all chunks lie side by side. The array's edge may make the last chunk narrower.
-        """
-        piece = self._piece[: len(values)]
-        for column in range(len(self._descriptors)):
-            part = values[:, column * self._width : (column + 1) * self._width]
-            piece[:, : part.shape[1]] = part
-            piece[:, part.shape[1] :] = self._fill
-            self._write(column, piece)
-        self._rows += len(values)
-
-    def finish(self) -> npt.NDArray[np.uint32]:
-        """Pad the chunks, append their CRC-32C, flush the files, and return the checksums."""
-        for column, descriptor in enumerate(self._descriptors):
-            missing = self._height - self._rows
-            if missing:
-                self._write(column, np.full((missing, self._width), self._fill))
-            write_all(descriptor, self._checksums[column].to_bytes(stores.CHECKSUM_BYTES, "little"))
-        for descriptor in self._descriptors:
-            os.fsync(descriptor)
-        return np.array(self._checksums, dtype=np.uint32)
-
-    def _write(self, column: int, rows: npt.NDArray[np.uint8]) -> None:
-        content = rows.reshape(-1)
-        self._checksums[column] = google_crc32c.extend(self._checksums[column], content)
-        write_all(self._descriptors[column], content.data)
-
-
-@contextmanager
-def open_chunk_appender(
-    array: Array, row: int, columns: range, *, most_rows: int
-) -> Iterator[ChunkAppender]:
-    """Open empty files for the chunks at `row` and `columns` of the chunk grid.
-
-    The array holds uint8 in two dimensions, neither compressed nor encrypted, in a directory. The
-    memory is that of `most_rows` rows of one chunk, the largest number for one `append`.
-    """
+    (height, width), fill = array.chunks, np.uint8(array.fill_value)
     paths = [chunk_path(array, (row, column)) for column in columns]
+    checksums = [0] * len(paths)
     with ExitStack() as stack:
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
-        files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
-        yield ChunkAppender(array, [file.fileno() for file in files], most_rows)
+        files = [stack.enter_context(path.open("wb", buffering=0)).fileno() for path in paths]
+
+        def append(number: int, rows: npt.NDArray[np.uint8]) -> None:
+            content = rows.reshape(-1)
+            checksums[number] = google_crc32c.extend(checksums[number], content)
+            write_all(files[number], content.data)
+
+        missing = height
+        for values in pieces:
+            piece = np.empty((len(values), width), dtype=np.uint8)
+            for number in range(len(files)):
+                part = values[:, number * width : (number + 1) * width]
+                piece[:, : part.shape[1]] = part
+                piece[:, part.shape[1] :] = fill
+                append(number, piece)
+            missing -= len(values)
+        for number, descriptor in enumerate(files):
+            append(number, np.full((missing, width), fill))
+            write_all(descriptor, checksums[number].to_bytes(stores.CHECKSUM_BYTES, "little"))
+        for descriptor in files:
+            os.fsync(descriptor)
+    return np.array(checksums, dtype=np.uint32)

@@ -95,11 +95,8 @@ def parse_location(text: str | Location) -> Location:
     if scheme is None:
         return Path(text)
     if scheme[1] not in SCHEMES:
-        raise UsageError(
-            "unsupported URL scheme",
-            value=f"{scheme[1]}://",
-            expected=", ".join(f"{known}://" for known in SCHEMES) + " or a path",
-        )
+        expected = ", ".join(f"{known}://" for known in SCHEMES) + " or a path"
+        raise UsageError("unsupported URL scheme", value=f"{scheme[1]}://", expected=expected)
     if re.search(r"[@?#]", text):
         raise UsageError(
             "the URL of a location has a user, a password or a query",
@@ -109,9 +106,6 @@ def parse_location(text: str | Location) -> Location:
     bucket, *parts = text[scheme.end() :].rstrip("/").split("/")
     named = [part for part in parts if _PART.fullmatch(part) and part.strip(".")]
     if not _BUCKET.fullmatch(bucket) or not parts or len(named) < len(parts):
-        raise UsageError(
-            "not a valid prefix of a bucket",
-            value=text,
-            expected=f"{scheme[1]}://BUCKET/PREFIX of letters, digits and . _ = + , -",
-        )
+        expected = f"{scheme[1]}://BUCKET/PREFIX of letters, digits and . _ = + , -"
+        raise UsageError("not a valid prefix of a bucket", value=text, expected=expected)
     return ObjectUrl(scheme[1], bucket, "/".join(parts))

@@ -1,9 +1,10 @@
 """Zarr stores in directories and buckets, their checksums, and encryption with a key of the user.
 
 A checksum of the values alone does not detect that two chunks of the same size were exchanged. A
-store therefore has a `Guard`. A finished store records the checksum of each chunk, and any Zarr
-reader can read its chunks. Partial sums have many writers and no common record, so that their
-checksums also cover the chunk's key. In an encrypted store the authentication tag covers it.
+store therefore guards its objects (`BaseStore`). A finished store records the checksum of each
+chunk, and any Zarr reader can read its chunks. Partial sums have many writers and no common record,
+so that their checksums also cover the chunk's key. In an encrypted store the authentication tag
+covers it.
 
 Objects are encrypted with AES-256-GCM. Each store has its own key, which HKDF-SHA-256 derives from
 the user's key and the store's random name. Each object has a fresh random nonce of 96 bits; a store
@@ -29,13 +30,13 @@ import shutil
 import stat
 import uuid
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import google_crc32c
 import numpy as np
@@ -112,13 +113,9 @@ def read_key_file(path: Path) -> bytes:
         raise InputError("no such key file", where=path, remedy=f"Make one: {_MAKE} FILE")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & 0o077:
-        raise InputError(
-            "other users may read the encryption key",
-            where=path,
-            value=f"mode {mode:04o}",
-            expected="0600",
-            remedy=f"Run chmod 600 {path}, and consider who may have read the key",
-        )
+        what = "other users may read the encryption key"
+        remedy = f"Run chmod 600 {path}, and consider who may have read the key"
+        raise InputError(what, where=path, value=f"mode {mode:04o}", expected="0600", remedy=remedy)
     secret = path.read_bytes()
     if len(secret) != KEY_BYTES:
         raise InputError(
@@ -263,11 +260,8 @@ def is_chunk(key: str) -> bool:
 
 def no_conditional_put(where: Location) -> InputError:
     """Return the error of an object store without conditional writes."""
-    return InputError(
-        "the object store does not support conditional put, which commits need",
-        where=str(where),
-        remedy="Use a service with If-None-Match",
-    )
+    what = "the object store does not support conditional put, which commits need"
+    return InputError(what, where=str(where), remedy="Use a service with If-None-Match")
 
 
 def damaged(where: Location, key: str, what: str = "damaged") -> InputError:
@@ -278,59 +272,6 @@ def damaged(where: Location, key: str, what: str = "damaged") -> InputError:
         )
     where = where / key if key else where
     return InputError("the store is damaged", where=str(where), remedy=_WRITE_AGAIN)
-
-
-class Guard:
-    """Encryption or checksums of a store's objects; none by default.
-
-    `encryption` is AES-256-GCM of every object except for the store's own metadata document,
-    `HEADER`. The object's key and its store are authenticated, so that one object cannot replace
-    another. `keyed` appends the CRC-32C of a chunk's content and its key. `recorded` is compared
-    with each chunk's final CRC-32C, of which the reader of a chunk checks that it is that of the
-    values before it. Chunks without a record are not compared, and those written are recorded.
-    """
-
-    def __init__(
-        self,
-        encryption: StoreEncryption | None = None,
-        *,
-        keyed: bool = False,
-        recorded: Mapping[str, int] | None = None,
-    ) -> None:
-        self.encryption, self._keyed = encryption, keyed
-        self.recorded = None if recorded is None else dict(recorded)
-        self.tables: dict[str, npt.NDArray[np.uint32]] = {}
-        """Checksums of the chunks of an array, by grid position."""
-
-    def encode(self, key: str, parts: Parts) -> Parts:
-        """Return the encoded content of an object, in parts."""
-        if self.encryption is not None:
-            if key == HEADER:
-                return parts
-            return [memoryview(self.encryption.encrypt(b"".join(parts), key))]
-        if self._keyed and is_chunk(key):
-            return [*parts, memoryview(crc32c_bytes(*parts, key.encode()))]
-        if self.recorded is not None and is_chunk(key):
-            self.recorded[key] = int.from_bytes(parts[-1][-CHECKSUM_BYTES:], "little")
-        return parts
-
-    def decode(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
-        """Return the content of an object, or raise a ValueError if the stored bytes differ."""
-        if self.encryption is not None:
-            return stored if key == HEADER else self.encryption.decrypt(stored, key)
-        if self._keyed and is_chunk(key):
-            content = memoryview(stored)[:-CHECKSUM_BYTES]
-            if stored[-CHECKSUM_BYTES:] != crc32c_bytes(content, key.encode()):
-                raise ValueError("another checksum")
-            return content
-        if self.recorded is not None:
-            array, _, index = key.partition("/c/")
-            expected = self.recorded.get(key)
-            if index and array in self.tables:
-                expected = int(self.tables[array][tuple(map(int, index.split("/")))])
-            if expected not in (None, int.from_bytes(stored[-CHECKSUM_BYTES:], "little")):
-                raise ValueError("another checksum")
-        return stored
 
 
 def crc32c_bytes(*parts: Any) -> bytes:
@@ -346,21 +287,28 @@ class BaseStore(Store):
 
     Reading a missing chunk is an error. Zarr itself would read the fill value, which makes a sum
     silently wrong. Keys are those of Zarr, such as ``gram/0/c/1/2``.
+
+    Objects have one guard, none by default. `encryption` is AES-256-GCM of every object except for
+    the store's own metadata document, `HEADER`. The object's key and its store are authenticated,
+    so that one object cannot replace another. `keyed` appends the CRC-32C of a chunk's content and
+    its key. `recorded` is compared with each chunk's final CRC-32C, of which the reader of a chunk
+    checks that it is that of the values before it. Chunks without a record are not compared, and
+    those written are recorded. `tables` has records of the chunks of an array, by grid position.
     """
 
     location: Any  # a `Location`
     supports_writes = supports_deletes = supports_listing = True
 
-    def __init__(self, location: Location, guard: Guard | None = None) -> None:
+    def __init__(self, location: Location) -> None:
         super().__init__()
-        self.location, self.guard = location, guard or Guard()
-
-    def guarded(self, guard: Guard) -> Self:
-        """Return the store with another guard of its objects."""
-        return type(self)(self.location, guard)
+        self.location = location
+        self.encryption: StoreEncryption | None = None
+        self.keyed = False
+        self.recorded: dict[str, int] | None = None
+        self.tables: dict[str, npt.NDArray[np.uint32]] = {}
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
+        return self is other
 
     def read(self, key: str) -> bytes | memoryview:
         """Return the content of an object.
@@ -368,7 +316,7 @@ class BaseStore(Store):
         A missing chunk raises `DamagedChunk`, and another missing object FileNotFoundError.
         """
         try:
-            return self.guard.decode(key, self._load(key))
+            return self._decode(key, self._load(key))
         except FileNotFoundError:
             if is_chunk(key):
                 raise damaged(self.location, key, "missing") from None
@@ -378,7 +326,7 @@ class BaseStore(Store):
 
     def write(self, key: str, parts: Parts) -> None:
         """Write the concatenated parts as one object; an object with the same key is replaced."""
-        self._save(key, self.guard.encode(key, parts))
+        self._save(key, self._encode(key, parts))
 
     def commit(self, key: str, parts: Parts) -> None:
         """Write as `write` does, where several workers may write the same content."""
@@ -389,7 +337,37 @@ class BaseStore(Store):
 
         Of several concurrent callers exactly one gets True.
         """
-        return self._create(key, b"".join(self.guard.encode(key, [memoryview(content)])))
+        return self._create(key, b"".join(self._encode(key, [memoryview(content)])))
+
+    def _encode(self, key: str, parts: Parts) -> Parts:
+        """Return the encoded content of an object, in parts."""
+        if self.encryption is not None:
+            if key == HEADER:
+                return parts
+            return [memoryview(self.encryption.encrypt(b"".join(parts), key))]
+        if self.keyed and is_chunk(key):
+            return [*parts, memoryview(crc32c_bytes(*parts, key.encode()))]
+        if self.recorded is not None and is_chunk(key):
+            self.recorded[key] = int.from_bytes(parts[-1][-CHECKSUM_BYTES:], "little")
+        return parts
+
+    def _decode(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
+        """Return the content of an object, or raise a ValueError if the stored bytes differ."""
+        if self.encryption is not None:
+            return stored if key == HEADER else self.encryption.decrypt(stored, key)
+        if self.keyed and is_chunk(key):
+            content = memoryview(stored)[:-CHECKSUM_BYTES]
+            if stored[-CHECKSUM_BYTES:] != crc32c_bytes(content, key.encode()):
+                raise ValueError("another checksum")
+            return content
+        if self.recorded is not None:
+            array, _, index = key.partition("/c/")
+            expected = self.recorded.get(key)
+            if index and array in self.tables:
+                expected = int(self.tables[array][tuple(map(int, index.split("/")))])
+            if expected not in (None, int.from_bytes(stored[-CHECKSUM_BYTES:], "little")):
+                raise ValueError("another checksum")
+        return stored
 
     @abstractmethod
     def holds(self, key: str) -> bool:

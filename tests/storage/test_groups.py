@@ -24,11 +24,11 @@ from primo_scale.storage.groups import (
     has_array,
     is_complete,
     mark_complete,
-    open_chunk_appender,
     open_group,
     read_block,
     write_array,
     write_block,
+    write_chunks_by_rows,
 )
 
 
@@ -171,10 +171,8 @@ def test_the_files_equal_those_that_zarr_writes(
         for first in range(0, width, side_by_side):
             grid = range(first, min(first + side_by_side, width))
             columns = slice(first * chunks[1], grid.stop * chunks[1])
-            with open_chunk_appender(ours, row, grid, most_rows=rows) as growing:
-                for top in range(0, len(part), rows):
-                    growing.append(part[top : top + rows, columns])
-                checksums = growing.finish()
+            pieces = (part[top : top + rows, columns] for top in range(0, len(part), rows))
+            checksums = write_chunks_by_rows(ours, row, grid, pieces)
             for column, checksum in zip(grid, checksums.tolist(), strict=True):
                 expected = chunk_path(theirs, (row, column)).read_bytes()
                 assert chunk_path(ours, (row, column)).read_bytes() == expected

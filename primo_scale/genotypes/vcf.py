@@ -43,6 +43,9 @@ _BGZF, _BGZF_FIELD, _BLOCK_HEADER = b"\x1f\x8b\x08\x04", b"\x06\0BC\x02\0", 18
 _LAST_BLOCK = _BGZF + bytes(5) + b"\xff" + _BGZF_FIELD + b"\x1b\0"
 _MOST_SKIPPED = 2_000  # records, before the index is used
 _FIRST = np.zeros(1, dtype=np.intp)
+# What cyvcf2 raises where an index cannot be loaded, a file is not opened or of another format, and
+# a name is not UTF-8.
+_OF_DAMAGE = (AssertionError, OSError, ValueError)
 
 
 class _Cursor:
@@ -97,17 +100,11 @@ class VcfFile(GenotypeSource):
             for place, row in enumerate(variants.tolist()):
                 with _damage_explained(self.where):
                     record = cursor.record(row)
-                target = result[place : place + 1]
-                alleles = self._alleles(record)
-                if not count_copies(alleles, _FIRST, samples, copies):
-                    where = self.where
-                    raise InputError("a genotype has an allele that its variant lacks", where=where)
+                alleles, target = self._alleles(record), result[place : place + 1]
+                fields = self._fields(record)[None] if self.packing is DOSAGES else None
+                _decode(alleles, fields, _FIRST, samples, copies, target, self.where)
                 if self.packing is not DOSAGES:
                     pack_copies(copies, target)
-                elif not read_dosages(
-                    self._fields(record)[None], alleles, _FIRST, samples, copies, target
-                ):
-                    raise InputError("a dosage is not between 0 and 2", where=self.where)
 
     def _alleles(self, record: Variant) -> npt.NDArray[np.int16]:
         """Return the alleles of everybody, shape (1, n, ploidy)."""
@@ -144,7 +141,13 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     A file that is missing, damaged or has no index, a variant with more than two alleles, and a
     file without dosages that are to be read, are refused.
     """
-    index = _index_of(path)
+    refuse_missing_file(path)
+    indices = [path.with_name(path.name + suffix) for suffix in _INDICES]
+    index = next(filter(Path.exists, indices), None)
+    if index is None:
+        value = " and ".join(f"no {each.name}" for each in indices)
+        remedy = "Compress it with bgzip if it is not, and run bcftools index"
+        raise InputError("has no index", where=path, value=value, remedy=remedy)
     _check_blocks(path)
     reader, rows = _open_reader(path), list[tuple[Any, ...]]()
     people, header = reader.samples, reader.raw_header.splitlines()
@@ -153,11 +156,8 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     described = [line for line in header if line.startswith("##FORMAT")]
     dosages = next((n for n in _DOSAGE_FIELDS if any(f"ID={n}," in d for d in described)), None)
     if dosages is None and files.packing is DOSAGES:
-        raise InputError(
-            "has no dosages: its header describes neither DS nor GP",
-            where=path,
-            remedy="Leave --dosages out",
-        )
+        what = "has no dosages: its header describes neither DS nor GP"
+        raise InputError(what, where=path, remedy="Leave --dosages out")
     with _damage_explained(path), warnings.catch_warnings():
         # The header may describe chromosomes that have no records.
         warnings.filterwarnings("ignore", "no intervals found", UserWarning)
@@ -173,20 +173,6 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     tables.refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
     samples = tables.people_with_ids(tables.string_column(people))
     return VcfFile(path, samples, variants, index, dosages, packing=files.packing)
-
-
-def _index_of(path: Path) -> Path:
-    refuse_missing_file(path)
-    for suffix in _INDICES:
-        index = path.with_name(path.name + suffix)
-        if index.exists():
-            return index
-    raise InputError(
-        "has no index",
-        where=path,
-        value=" and ".join(f"no {path.name}{suffix}" for suffix in _INDICES),
-        remedy="Compress it with bgzip if it is not, and run bcftools index",
-    )
 
 
 def _check_blocks(path: Path) -> None:
@@ -220,15 +206,30 @@ def _open_reader(path: Path) -> VCF:
 
 @contextmanager
 def _damage_explained(path: Path) -> Iterator[None]:
-    """Turn the errors of cyvcf2, which are of any type, into one that names the file."""
+    """Turn what cyvcf2 raises for damaged files into an error that names the file.
+
+    Where htslib cannot parse a header or a record, that is an `Exception` of no narrower type.
+    """
     try:
         yield
     except Exception as error:
+        if not (type(error) is Exception or isinstance(error, _OF_DAMAGE)):
+            raise
         raise InputError(
             "is damaged, or its index is that of another file: " + " ".join(str(error).split()),
             where=path,
             remedy="Index it again (bcftools index -f), or make it anew",
         ) from error
+
+
+def _decode(
+    alleles: Any, fields: Any, rows: Any, columns: Any, called: Any, result: Any, where: Path
+) -> None:
+    """Write called genotypes and, where there are `fields`, dosages; refuse impossible ones."""
+    if not count_copies(alleles, rows, columns, called):
+        raise InputError("a genotype has an allele that its variant lacks", where=where)
+    if fields is not None and not read_dosages(fields, alleles, rows, columns, called, result):
+        raise InputError("a dosage is not between 0 and 2", where=where)
 
 
 MOST_PLOIDY = 2
@@ -314,16 +315,9 @@ class VcfZarr(GenotypeSource):
                 v, s, called = variants[rows], samples[columns], copies[rows, columns]
                 box = slice(v[0], v[-1] + 1), slice(s[0], s[-1] + 1)
                 alleles = _values(self.genotypes, self.where, box)
-                v, s = v - v[0], s - s[0]
-                if not count_copies(alleles, v, s, called):
-                    raise InputError(
-                        "a genotype has an allele that its variant lacks", where=self.where
-                    )
-                if self.dosages is None:
-                    continue
-                fields = _fields(self.dosages, self.where, box)
-                if not read_dosages(fields, alleles, v, s, called, result[rows, columns]):
-                    raise InputError("a dosage is not between 0 and 2", where=self.where)
+                fields = None if self.dosages is None else _fields(self.dosages, self.where, box)
+                v, s, target = v - v[0], s - s[0], result[rows, columns]
+                _decode(alleles, fields, v, s, called, target, self.where)
         if self.dosages is None:
             pack_copies(copies, result)
 
@@ -338,19 +332,13 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
     arrays = open_foreign_arrays(path)
     absent = [name for name in _REQUIRED if name not in arrays]
     if absent:
-        raise InputError(
-            f"is no VCF-Zarr store: it lacks {', '.join(absent)}",
-            where=path,
-            remedy="Write it with bio2zarr (vcf2zarr convert)",
-        )
+        what = f"is no VCF-Zarr store: it lacks {', '.join(absent)}"
+        raise InputError(what, where=path, remedy="Write it with bio2zarr (vcf2zarr convert)")
     genotypes = arrays[_GENOTYPES]
     if genotypes.ndim != 3 or genotypes.shape[2] > MOST_PLOIDY:
-        raise InputError(
-            "call_genotype has a wrong shape",
-            where=path,
-            value=genotypes.shape,
-            expected="(variants, people, ploidy 1 or 2)",
-        )
+        what = "call_genotype has a wrong shape"
+        expected = "(variants, people, ploidy 1 or 2)"
+        raise InputError(what, where=path, value=genotypes.shape, expected=expected)
     _check_shapes(arrays, path)
     variants = _table_of(arrays, path)
     tables.refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
@@ -379,11 +367,8 @@ def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:
     """Return the array of the dosages or, without one, that of the probabilities."""
     name = _DOSAGE_ARRAY if _DOSAGE_ARRAY in arrays else _PROBABILITIES
     if name not in arrays:
-        raise InputError(
-            f"has no dosages: it lacks {_DOSAGE_ARRAY} and {_PROBABILITIES}",
-            where=path,
-            remedy="Leave --dosages out",
-        )
+        what = f"has no dosages: it lacks {_DOSAGE_ARRAY} and {_PROBABILITIES}"
+        raise InputError(what, where=path, remedy="Leave --dosages out")
     n_variants, n_people, ploidy = arrays[_GENOTYPES].shape
     allowed = ((), (1,)) if name == _DOSAGE_ARRAY else ((ploidy + 1,),)
     if arrays[name].shape not in [(n_variants, n_people, *last) for last in allowed]:

@@ -248,6 +248,16 @@ def test_a_reader_of_a_pgen_is_used_again_for_other_people(files_of):
     )
 
 
+@pytest.mark.parametrize("error", [MemoryError(), TypeError("an argument is missing")])
+def test_an_error_that_is_not_of_a_damaged_vcf_is_not_explained(error, files_of, monkeypatch):
+    def fail(path):
+        raise error
+
+    monkeypatch.setattr("cyvcf2.VCF", fail)
+    with pytest.raises(type(error)):
+        open_source(files_of("odd", "vcf"))
+
+
 @pytest.mark.parametrize(
     ("kind", "ending"),
     [

@@ -19,13 +19,7 @@ from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, read_
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack
 from primo_scale.machine import refuse_full_disk
 from primo_scale.ranges import runs_of
-from primo_scale.storage.files import (
-    disk_errors_explained,
-    file_published_at_end,
-    refuse_missing_file,
-    refuse_special_file,
-    text_published_at_end,
-)
+from primo_scale.storage import files
 
 EXTENSIONS = (".bed", ".bim", ".fam")
 
@@ -79,14 +73,11 @@ class Fileset(GenotypeSource):
     def _bed(self) -> Path:
         return fileset_path(self.where, ".bed")
 
-    @property
-    def _row_bytes(self) -> int:
-        return packed_width(len(self.samples))
-
     def _read_rows(self, descriptor: int, rows: Index, first: int, out: PackedGenotypes) -> None:
         """Fill `out` with the bytes of `rows`, starting at byte `first` of each row."""
-        offsets = len(_HEADER) + rows.astype(np.int64) * self._row_bytes + first
-        if out.shape[1] == self._row_bytes:  # read neighbouring whole rows together
+        row_bytes = packed_width(len(self.samples))
+        offsets = len(_HEADER) + rows.astype(np.int64) * row_bytes + first
+        if out.shape[1] == row_bytes:  # read neighbouring whole rows together
             for start, stop in runs_of(rows - np.arange(len(rows))):
                 self._read_into(descriptor, out[start:stop].data.cast("B"), int(offsets[start]))
             return
@@ -97,11 +88,8 @@ class Fileset(GenotypeSource):
         while target:
             count = os.preadv(descriptor, [target], offset)
             if not count:
-                raise InputError(
-                    "became shorter while it was read",
-                    where=self._bed,
-                    remedy="Do not change input files during a run; start the run again",
-                )
+                remedy = "Do not change input files during a run; start the run again"
+                raise InputError("became shorter while it was read", where=self._bed, remedy=remedy)
             target, offset = target[count:], offset + count
 
 
@@ -119,7 +107,7 @@ def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
     if not bed.exists():
         refuse_file_of_fileset(prefix, EXTENSIONS)
     for path in (bed, bim, fam):
-        refuse_special_file(path)
+        files.refuse_special_file(path)
     variants, people = read_bim(bim), read_fam(fam)
     _check_bed(bed, len(people), len(variants))
     return Fileset(prefix, people, variants)
@@ -127,7 +115,7 @@ def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
 
 def _check_bed(path: Path, n_samples: int, n_variants: int) -> None:
     """Check the header and the exact size of a .bed file."""
-    refuse_missing_file(path)
+    files.refuse_missing_file(path)
     with path.open("rb") as file:
         header = file.read(len(_HEADER))
         size = os.fstat(file.fileno()).st_size
@@ -153,11 +141,8 @@ def _check_bed(path: Path, n_samples: int, n_variants: int) -> None:
 def refuse_file_of_fileset(prefix: Path, extensions: Collection[str]) -> None:
     """Refuse a file of a fileset in place of the prefix."""
     if prefix.suffix in extensions:
-        raise InputError(
-            f"is a file, but a fileset is given by its prefix (without {prefix.suffix})",
-            where=prefix,
-            remedy=f"Give {prefix.with_suffix('')}",
-        )
+        what = f"is a file, but a fileset is given by its prefix (without {prefix.suffix})"
+        raise InputError(what, where=prefix, remedy=f"Give {prefix.with_suffix('')}")
 
 
 _PRIVATE = 0o600
@@ -177,15 +162,12 @@ def write_bed(
     disk with too little free space is refused before the first write.
     """
     n_variants, width = shape[0], packed_width(shape[1])
-    with disk_errors_explained(path):
+    with files.disk_errors_explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-    refuse_full_disk(
-        path,
-        len(_HEADER) + n_variants * width,
-        what="the genotypes",
-        remedy="Take fewer people or variants, or choose another disk",
-    )
-    with file_published_at_end(path, mode=mode) as file:
+    needed = len(_HEADER) + n_variants * width
+    remedy = "Take fewer people or variants, or choose another disk"
+    refuse_full_disk(path, needed, what="the genotypes", remedy=remedy)
+    with files.file_published_at_end(path, mode=mode) as file:
         file.write(_HEADER)
         for first_variant, first_person, packed in slabs:
             start = len(_HEADER) + first_variant * width + packed_width(first_person)
@@ -196,15 +178,9 @@ def write_bed(
 
 def write_bim(path: Path, variants: VariantTable, *, mode: int = _PRIVATE) -> None:
     """Write the variant table."""
-    columns = (
-        variants.chromosome,
-        variants.identifier,
-        [0] * len(variants),  # genetic distance
-        variants.position,
-        variants.allele1,
-        variants.allele2,
-    )
-    write_rows(path, zip(*columns, strict=True), mode=mode)
+    chromosome, identifier, *others = vars(variants).values()
+    distance = [0] * len(variants)
+    write_rows(path, zip(chromosome, identifier, distance, *others, strict=True), mode=mode)
 
 
 def write_fam(path: Path, samples: SampleTable) -> None:
@@ -215,5 +191,5 @@ def write_fam(path: Path, samples: SampleTable) -> None:
 
 def write_rows(path: Path, rows: Iterable[Iterable[object]], *, mode: int = _PRIVATE) -> None:
     """Write a table with tabs between the cells."""
-    with text_published_at_end(path, mode=mode) as file:
+    with files.text_published_at_end(path, mode=mode) as file:
         file.writelines("\t".join(map(str, row)) + "\n" for row in rows)

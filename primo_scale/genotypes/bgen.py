@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +87,14 @@ class BgenFile(GenotypeSource):
                 else:
                     pack_copies(found, result[start : start + rows])
 
-    def _block(self, descriptor: int, variant: int) -> Block:
+    def _block(
+        self, descriptor: int, variant: int
+    ) -> tuple[npt.NDArray[np.uint8], bool, int, npt.NDArray[np.uint8]]:
+        """Return the decompressed genotypes of a variant, as `call_genotypes` takes them.
+
+        They are the ploidy of each person, with the flag of a missing genotype, whether they are
+        phased, the bits of one probability, and the bytes of all.
+        """
         start, stop = int(self.starts[variant]), int(self.stops[variant])
         content = os.pread(descriptor, stop - start, start)
         try:
@@ -106,7 +113,7 @@ class BgenFile(GenotypeSource):
                 where=self.where,
                 remedy="Check that the file is complete",
             ) from error
-        return Block(ploidy, bool(phased), bits, probabilities)
+        return ploidy, bool(phased), bits, probabilities
 
 
 def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
@@ -151,12 +158,9 @@ def read_sample(path: Path) -> tables.SampleTable:
         columns = [_SAMPLE_NAMES.get(name, name) for name in header.decode("latin-1").split()]
         next(lines, None)  # types of the columns
         if "IID" not in columns:
-            raise InputError(
-                "has no header of a .sample file",
-                where=path,
-                value=" ".join(columns)[:80],
-                remedy="The first line is: ID_1 ID_2 missing ..., the second 0 0 0 ...",
-            )
+            what = "has no header of a .sample file"
+            remedy = "The first line is: ID_1 ID_2 missing ..., the second 0 0 0 ..."
+            raise InputError(what, where=path, value=" ".join(columns)[:80], remedy=remedy)
         return tables.read_people_table(lines, path, columns)
 
 
@@ -254,15 +258,6 @@ def _text(content: bytes, place: int, length_format: str) -> tuple[str, int]:
 
 
 _THRESHOLD = UNITS // 10
-
-
-class Block(NamedTuple):
-    """Decompressed genotypes of one variant."""
-
-    ploidy: npt.NDArray[np.uint8]  # with the flag of a missing genotype, shape (n,)
-    phased: bool
-    bits: int  # of one probability
-    probabilities: npt.NDArray[np.uint8]
 
 
 @compiled

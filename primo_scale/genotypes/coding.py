@@ -182,7 +182,11 @@ def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float, str]]:
                 continue
             counts = _COUNTS in tokens
             tokens = ["ALT_FREQS" if token == _COUNTS else token for token in tokens]
-            columns = _find_columns(tokens, where)
+            names = [token.lstrip("#") for token in tokens]
+            if missing := [name for name in _REQUIRED_COLUMNS if name not in names]:
+                what = f"no column {', '.join(missing)} in the header"
+                raise InputError(what, where=where, value=" ".join(tokens)[:80], remedy=_REMEDY)
+            columns = [names.index(name) for name in _REQUIRED_COLUMNS]
             last = max(columns)
             continue
         if len(cells) <= last:
@@ -205,20 +209,6 @@ def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float, str]]:
         raise InputError("has no header", where=path, remedy=_REMEDY)
 
 
-def _find_columns(header: list[str], where: str) -> list[int]:
-    """Return the indices of the columns in `_REQUIRED_COLUMNS`, in that order."""
-    names = [name.lstrip("#") for name in header]
-    missing = [name for name in _REQUIRED_COLUMNS if name not in names]
-    if missing:
-        raise InputError(
-            f"no column {', '.join(missing)} in the header",
-            where=where,
-            value=" ".join(header)[:80],
-            remedy=_REMEDY,
-        )
-    return [names.index(name) for name in _REQUIRED_COLUMNS]
-
-
 def _frequency(token: str, where: str, observed: str) -> float:
     """Return the number in a cell divided by the number of `observed` alleles; nan if unknown."""
     try:
@@ -227,12 +217,8 @@ def _frequency(token: str, where: str, observed: str) -> float:
     except ValueError:
         value = math.nan if token == "NA" else math.inf
     if not (math.isnan(value) or 0.0 <= value <= 1.0):
-        raise InputError(
-            "the allele frequency is not a number in [0, 1]",
-            where=where,
-            value=token,
-            remedy=_REMEDY,
-        )
+        what = "the allele frequency is not a number in [0, 1]"
+        raise InputError(what, where=where, value=token, remedy=_REMEDY)
     return value
 
 

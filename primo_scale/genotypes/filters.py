@@ -196,12 +196,9 @@ def _find_people(
             rows.append(row)
     repeated = [key for key, count in hits.items() if count > 1]
     if repeated:
-        raise InputError(
-            "an entry matches several rows",
-            where=path,
-            value=" ".join(part for part in repeated[0] if part is not None),
-            remedy="Give FID and IID, and check that every person has one row",
-        )
+        value = " ".join(part for part in repeated[0] if part is not None)
+        remedy = "Give FID and IID, and check that every person has one row"
+        raise InputError("an entry matches several rows", where=path, value=value, remedy=remedy)
     return rows
 
 

@@ -27,7 +27,7 @@ from primo_scale.genotypes import tables
 from primo_scale.genotypes.bed import Fileset, GenotypeSlab, write_bed, write_bim, write_fam
 from primo_scale.genotypes.ingest import IngestPlan, ingest, plan_of_source
 from primo_scale.genotypes.source import SourceFiles
-from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels import packed
 from primo_scale.storage.files import files_private, make_private_directory, sha256_of_json
 from primo_scale.storage.locations import usable_path
@@ -98,7 +98,7 @@ class PlinkArray:
     def plan(self, destination: Path) -> IngestPlan:
         """Return the plan of an ingest, which a finished store is not compared with."""
         source = Fileset(_prefix(destination), self.samples, self.variants)
-        return plan_of_source(source, HARD_CALLS, destination)
+        return plan_of_source(source, destination)
 
     @cached_property
     def samples(self) -> tables.SampleTable:
@@ -170,13 +170,9 @@ def _check_reads(genotypes: xarray.DataArray) -> None:
         )
     others = {read[_COUNTED].name for read in reads} - {"a1"}
     if others:
-        raise InputError(
-            "counts the other allele",
-            where="genotypes",
-            value=others.pop(),
-            expected="a1",
-            remedy='Read it again with ref="a1"',
-        )
+        what = "counts the other allele"
+        remedy = 'Read it again with ref="a1"'
+        raise InputError(what, where="genotypes", value=others.pop(), expected="a1", remedy=remedy)
 
 
 def _chunks(genotypes: xarray.DataArray, axis: int) -> list[slice]:
@@ -191,12 +187,8 @@ def _packed(copies: npt.NDArray[np.floating]) -> packed.PackedGenotypes:
     values = np.where(known, copies, 0)
     wrong = values[~np.isin(values, (0, 1, 2))]
     if len(wrong):
-        raise InputError(
-            "a genotype is no number of copies",
-            where="genotypes",
-            value=f"{wrong[0]:g}",
-            expected="0, 1, 2 or nan",
-        )
+        what = "a genotype is no number of copies"
+        raise InputError(what, where="genotypes", value=f"{wrong[0]:g}", expected="0, 1, 2 or nan")
     result = np.empty((len(values), packed.packed_width(values.shape[1])), dtype=np.uint8)
     packed.pack_copies(np.where(known, 2 - values, -1).astype(np.int8), result)
     return result

@@ -83,7 +83,9 @@ class PgenFileset(GenotypeSource):
             try:
                 reader = self._idle.get_nowait()
             except queue.Empty:
-                reader = _open_reader(self.where, len(self.samples), len(self.variants))
+                pgenlib = import_library("pgenlib", "Pgenlib", "--pfile", "plink2 --make-bed")
+                sizes = {"raw_sample_ct": len(self.samples), "variant_ct": len(self.variants)}
+                reader = pgenlib.PgenReader(bytes(self.where), **sizes)
             reader.change_sample_subset(None if everybody else samples.astype(np.uint32))
             yield reader
         except RuntimeError as error:
@@ -166,8 +168,3 @@ def _after_header(
             )
         return names, lines
     return [], iter(())
-
-
-def _open_reader(path: Path, n_samples: int, n_variants: int) -> PgenReader:
-    pgenlib = import_library("pgenlib", "Pgenlib", "--pfile", "plink2 --make-bed")
-    return pgenlib.PgenReader(bytes(path), raw_sample_ct=n_samples, variant_ct=n_variants)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from importlib import import_module
 from itertools import pairwise
@@ -105,12 +105,9 @@ def open_source(files: SourceFiles) -> GenotypeSource:
     resolved = [path.resolve() for path in files.paths]
     for number, path in enumerate(files.paths):
         if resolved[number] in resolved[:number]:
-            raise UsageError(
-                "the same fileset is given twice",
-                where=f"--{files.format}",
-                value=path,
-                remedy="Give each one once",
-            )
+            what = "the same fileset is given twice"
+            remedy = "Give each one once"
+            raise UsageError(what, where=f"--{files.format}", value=path, remedy=remedy)
     parts = tuple(opener(path, files) for path in files.paths)
     for part in parts[1:]:
         _check_same_people(parts[0].samples, part.samples, part.where)
@@ -145,15 +142,10 @@ class _JoinedSources(GenotypeSource):
 
     def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read genotypes by positions in the joined tables."""
-        for part, rows, within in self._split(variants):
-            part.read_into(result[rows], within, samples)
-
-    def _split(self, variants: Index) -> Iterator[tuple[GenotypeSource, slice, Index]]:
-        """Yield (part, slice of `variants` in this part, positions in this part)."""
         bounds = pairwise(np.searchsorted(variants, self.starts).tolist())
         for part, first, (begin, end) in zip(self.parts, self.starts[:-1], bounds, strict=True):
             if begin < end:
-                yield part, slice(begin, end), variants[begin:end] - first
+                part.read_into(result[begin:end], variants[begin:end] - first, samples)
 
 
 def _check_same_people(expected: SampleTable, found: SampleTable, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tables of variants and people: their text, their chromosomes, and names of genome builds.
+"""Tables of variants and people: their text, their chromosomes, and the genome build of positions.
 
 Text tables are plain or gzipped, with cells separated by blanks, tabs or commas. A table is CSV if
 the first word of its first line, ``##`` comments aside, contains a comma. Blanks and double quotes
@@ -47,22 +47,8 @@ NO_FAMILY = "0"
 LARGEST_POSITION = 2**31 - 2  # as in plink2
 
 
-class _Columns:
-    """Table with one array for each column, which is a dataclass field."""
-
-    def select(self, index: Index) -> Self:
-        """Return the rows at the positions `index`."""
-        return type(self)(*(column[index] for column in vars(self).values()))
-
-    @classmethod
-    def concatenate(cls, tables: Sequence[Self]) -> Self:
-        """Return one table with the rows of all `tables`."""
-        columns = zip(*(vars(table).values() for table in tables), strict=True)
-        return cls(*map(np.concatenate, columns))
-
-
 @dataclass(frozen=True)
-class VariantTable(_Columns):
+class VariantTable:
     """Variants: the columns of a .bim file but the genetic distance, each of length m."""
 
     chromosome: StringColumn  # as written in the file (``chr1`` stays ``chr1``)
@@ -85,12 +71,22 @@ class VariantTable(_Columns):
             string_column(allele2),
         )
 
+    @classmethod
+    def concatenate(cls, tables: Sequence[Self]) -> Self:
+        """Return one table with the rows of all `tables`."""
+        columns = zip(*(vars(table).values() for table in tables), strict=True)
+        return cls(*map(np.concatenate, columns))
+
     def __len__(self) -> int:
         return len(self.identifier)
 
+    def select(self, index: Index) -> VariantTable:
+        """Return the rows at the positions `index`."""
+        return VariantTable(*(column[index] for column in vars(self).values()))
+
 
 @dataclass(frozen=True)
-class SampleTable(_Columns):
+class SampleTable:
     """People: the identity columns of a .fam file."""
 
     family: StringColumn  # FID; ``0`` means none, shape (n,)
@@ -98,6 +94,10 @@ class SampleTable(_Columns):
 
     def __len__(self) -> int:
         return len(self.individual)
+
+    def select(self, index: Index) -> SampleTable:
+        """Return the rows at the positions `index`."""
+        return SampleTable(self.family[index], self.individual[index])
 
     def people(self) -> Iterator[str]:
         """Yield the FID and the IID of each person, separated by a blank, which no ID contains."""
@@ -110,12 +110,9 @@ class SampleTable(_Columns):
         """
         both = len(set(self.individual) & set(public))
         if both:
-            raise InputError(
-                "has people with the IID of somebody in the cohort, who is private",
-                where=where,
-                value=both,
-                remedy="Leave them out, or rename the file's people if they are others",
-            )
+            what = "has people with the IID of somebody in the cohort, who is private"
+            remedy = "Leave them out, or rename the file's people if they are others"
+            raise InputError(what, where=where, value=both, remedy=remedy)
 
 
 def read_bim(path: Path) -> VariantTable:
@@ -176,11 +173,8 @@ def read_people_table(
         individual = tokens[individual_at]
         family = NO_FAMILY if family_at is None else tokens[family_at]
         if individual == "0":
-            raise InputError(
-                "the IID is '0', which PLINK reserves for an absent person",
-                where=f"{path}:{line}",
-                remedy="Give this person another IID",
-            )
+            what = "the IID is '0', which PLINK reserves for an absent person"
+            raise InputError(what, where=f"{path}:{line}", remedy="Give this person another IID")
         # FID and IID are often equal and then share one string in memory.
         families.append(individual if family == individual else sys.intern(family))
         individuals.append(individual)
@@ -193,13 +187,9 @@ def refuse_multiallelic(variants: VariantTable, where: Path, remedy: str) -> Non
     """Refuse variants with several alternate alleles, of which two bits hold no code."""
     found = np.flatnonzero(["," in allele for allele in variants.allele1])
     if len(found):
-        raise InputError(
-            f"variant {variants.identifier[found[0]]} has more than two alleles",
-            where=where,
-            value=f"{len(found)} such variants",
-            limit="2 alleles",
-            remedy=remedy,
-        )
+        what = f"variant {variants.identifier[found[0]]} has more than two alleles"
+        value = f"{len(found)} such variants"
+        raise InputError(what, where=where, value=value, limit="2 alleles", remedy=remedy)
 
 
 def string_column(values: Strings) -> StringColumn:
@@ -250,19 +240,12 @@ def table_rows(
 
 def _position(token: str, path: Path, line: int) -> int:
     if not token[token[0] in "+-" :].isdecimal():
-        raise InputError(
-            "the position is not an integer",
-            where=f"{path}:{line}",
-            value=token[:20],
-            remedy="The position is in base pairs (column 4 of a .bim file)",
-        )
+        what = "the position is not an integer"
+        remedy = "The position is in base pairs (column 4 of a .bim file)"
+        raise InputError(what, where=f"{path}:{line}", value=token[:20], remedy=remedy)
     if abs(float(token)) > LARGEST_POSITION:  # int() refuses thousands of digits
-        raise InputError(
-            "the position is too large",
-            where=f"{path}:{line}",
-            value=token[:20],
-            limit=LARGEST_POSITION,
-        )
+        what = "the position is too large"
+        raise InputError(what, where=f"{path}:{line}", value=token[:20], limit=LARGEST_POSITION)
     return int(token)
 
 
@@ -436,3 +419,55 @@ BUILD_NAMES = (GRCH37, GRCH38, NCBI36, NOT_REPORTED)
 def build_name(text: str) -> str | None:
     """Return the name of the build with the alias `text` (such as ``hg19``), or None."""
     return _ALIASES.get(text.lower())
+
+
+_KNOWN_POSITIONS = Path(__file__).with_name("known_positions.tsv")
+# Smallest number of known variants at a build's positions; among millions of variants, a few are
+# there by chance.
+_FEWEST_KNOWN = 5
+# Smallest ratio of known variants at the positions of one build and of the other.
+_TIMES_MORE = 4
+
+
+def genome_build(given: str | None, variants: VariantTable) -> str:
+    """Return the given build, one of `BUILD_NAMES`, or the one inferred from known variants.
+
+    It is `NOT_REPORTED` if none is given and too few known variants match. A given build is refused
+    if known variants are at their positions of another one.
+    """
+    found = find_known_variants(variants)
+    inferred = build_of(found)
+    if given not in (None, NOT_REPORTED) and inferred not in (None, given):
+        raise InputError(
+            f"known variants are at their {inferred} positions ({found[GRCH37]} match GRCh37, "
+            f"{found[GRCH38]} match GRCh38)",
+            where="--genome-build",
+            value=given,
+            expected=inferred,
+            remedy=f"Give --genome-build {inferred}, or leave it out",
+        )
+    return given or inferred or NOT_REPORTED
+
+
+def find_known_variants(variants: VariantTable) -> dict[str, int]:
+    """Count, by build, the known variants whose position in it is that of one of `variants`.
+
+    They are 880 HapMap3 variants. A cohort of one of these builds has many variants at that build's
+    positions, and few by chance at those of the other.
+    """
+    chromosomes, _, *positions = np.loadtxt(_KNOWN_POSITIONS, dtype=str, skiprows=5, unpack=True)
+    found = {}
+    for build, known in zip((GRCH37, GRCH38), np.array(positions, dtype=np.int64), strict=True):
+        near = variants.select(np.flatnonzero(np.isin(variants.position, known)))
+        places = set(zip(canonical_chromosomes(near), near.position.tolist(), strict=True))
+        found[build] = len(places & set(zip(chromosomes, known.tolist(), strict=True)))
+    return found
+
+
+def build_of(found: dict[str, int]) -> str | None:
+    """Return the build of the positions, or None if too few known variants match."""
+    for name, here in found.items():
+        there = sum(found.values()) - here
+        if here >= _FEWEST_KNOWN and here >= _TIMES_MORE * there:
+            return name
+    return None

@@ -27,7 +27,6 @@ from primo_scale.errors import Field, InputError, ResourceError, UsageError
 from primo_scale.gaussian.calibration import check_draws
 from primo_scale.genotypes import coding as genotype_coding
 from primo_scale.genotypes import filters, ingest, source, tables
-from primo_scale.genotypes.genome_build import genome_build
 from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
 from primo_scale.humanize import bytes_in_words
 from primo_scale.interruption import check
@@ -507,7 +506,7 @@ def _planned_release(
             where=Field("calibrate"),
             remedy="Give --hold-out where the statistics are made, or leave calibrate out",
         )
-    build = genome_build(request.genome_build, variants)
+    build = tables.genome_build(request.genome_build, variants)
     if request.genome_build is None and build == tables.NOT_REPORTED:
         LOGGER.warning(
             "tools of the PGS Catalog refuse scoring files without a genome build: give "

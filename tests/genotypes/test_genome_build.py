@@ -8,13 +8,14 @@ import pytest
 from support.filesets import variants_with
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.genome_build import (
-    _TABLE,
+from primo_scale.genotypes.tables import (
+    _KNOWN_POSITIONS,
+    VariantTable,
     build_of,
     find_known_variants,
     genome_build,
+    read_bim,
 )
-from primo_scale.genotypes.tables import VariantTable, read_bim
 from primo_scale.run.request import to_build_name
 
 
@@ -27,7 +28,7 @@ def grch37(reference) -> VariantTable:
 @pytest.fixture(scope="module")
 def grch38(grch37) -> VariantTable:
     """Return the same variants, with the known ones moved to their GRCh38 positions."""
-    known = pd.read_csv(_TABLE, sep="\t", comment="#").query("chromosome == 22")
+    known = pd.read_csv(_KNOWN_POSITIONS, sep="\t", comment="#").query("chromosome == 22")
     moved = dict(zip(known["GRCh37"].tolist(), known["GRCh38"].tolist(), strict=True))
     position = np.array([moved.get(p, p) for p in grch37.position.tolist()])
     return dataclasses.replace(grch37, position=position)

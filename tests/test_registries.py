@@ -27,7 +27,6 @@ from primo_scale.verify.guarantee import PARAMETERS as VERIFIED_ESTIMATORS
 from primo_scale.verify.theorems import (
     THEOREMS,
     Claims,
-    Theorem,
     calibration_of,
     claims_of,
     joint_shift,
@@ -65,20 +64,21 @@ def half_stacked(bounds: PublicBounds, promise: Promise, mu: float, split: float
 
 
 def half_stacked_shift(claims: Claims) -> float:
-    return recompute_mechanisms.THEOREMS["stacked"].joint_shift(replace(claims, split=2.0))
+    _, shift, _ = recompute_mechanisms.THEOREMS["stacked"]
+    return shift(replace(claims, split=2.0))
 
 
 def test_both_tables_have_the_same_calibrations_in_one_order() -> None:
     """The first that applies is used, so the order matters."""
     ours = {name: splits for name, (_, _, splits) in CALIBRATIONS.items()}
-    theirs = {name: theorem.splits for name, theorem in THEOREMS.items()}
+    theirs = {name: splits for name, (_, _, splits) in THEOREMS.items()}
     assert list(ours.items()) == list(theirs.items())
 
 
 def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """X'X and X'Z share the shift at a fixed split of 2, whatever split is asked for."""
     ours = (lambda *_: True, half_stacked, False)
-    theirs = Theorem(lambda _: True, half_stacked_shift, splits=False)
+    theirs = (lambda _: True, half_stacked_shift, False)
     monkeypatch.setattr(mechanism_module, "CALIBRATIONS", {"half": ours, **CALIBRATIONS})
     monkeypatch.setattr(recompute_mechanisms, "THEOREMS", {"half": theirs, **THEOREMS})
     mechanism = calibrate(BOUNDS, replace(PROMISE, share=0.98), Recipe(), split=0.7)

@@ -321,9 +321,9 @@ def _individuals(people: Location) -> list[str]:
 
 def _statement(
     request: PartyReleaseRequest, values: PartyValues, charge: Charge, balance: Balance
-) -> document.PartyStatement:
+) -> document.PartyDocument:
     promise, signs, count = request.promise, request.signs, values.shape[1]
-    return document.PartyStatement(
+    return document.PartyDocument(
         software=f"primo_scale {__version__}",
         created=datetime.now(UTC).date().isoformat(),
         party=request.party,

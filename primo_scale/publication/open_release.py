@@ -183,11 +183,8 @@ def open_party_release(directory: str | Path, *, public_key: str | None = None) 
     """
     directory = usable_path(directory, "directory")
     if not (directory / PARTY.name).is_file():
-        raise InputError(
-            "holds no release of a party",
-            where=directory,
-            remedy="Give the directory of a party.json",
-        )
+        what = "holds no release of a party"
+        raise InputError(what, where=directory, remedy="Give the directory of a party.json")
     findings = release_findings(directory, PARTY, public_key=public_key)
     remedy = "Ask the party for an intact copy"
     refuse_problems(findings, "the release is not valid", where=directory, remedy=remedy)

@@ -11,7 +11,7 @@ from primo_scale.publication.weights import ScoringWeights, check_releasable, wr
 from primo_scale.storage.files import directory_published_at_end
 from primo_scale.verify import document as stated
 from primo_scale.verify import files, party, words
-from primo_scale.verify.document import PARTY, RELEASE, Document
+from primo_scale.verify.document import PARTY, RELEASE, Document, PartyDocument, ReleaseDocument
 from primo_scale.verify.files import Signer, file_entries, signature_of
 from primo_scale.verify.finding import refuse_problems
 from primo_scale.verify.formats import chromosomes_of
@@ -21,13 +21,13 @@ from primo_scale.verify.theorems import is_about
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
 # Members that may differ in a repeated run: the date, the balance, and what is made at the end.
-_PASSING = ("created", "ledger", "files", "signature")
+_PASSING = ("created", "ledger", "chromosomes", "files", "signature")
 # Members that are equal up to rounding, because the number of threads may differ.
 _COMPUTED = ("estimation", "accuracy", "hold_out")
 
 
 def publish_release(
-    directory: Path, weights: ScoringWeights, statement: stated.Statement, *, signer: Signer | None
+    directory: Path, weights: ScoringWeights, statement: ReleaseDocument, signer: Signer | None
 ) -> None:
     """Write, verify and publish a release atomically.
 
@@ -48,13 +48,12 @@ def publish_release(
 
 
 def publish_party_release(
-    directory: Path, values: Path, statement: stated.PartyStatement, signer: Signer
+    directory: Path, values: Path, statement: PartyDocument, signer: Signer
 ) -> None:
     """Write, verify and publish a party's release of the file `values` atomically."""
-    members = stated.statement_members(statement)
-    members["guarantee"]["unit"] = words.unit_of(members)
-    version = {"schema_version": PARTY.version, "stamp": words.stamp_of(members), "private": True}
-    document = {**version, **members}
+    document = stated.statement_members(statement)
+    document["guarantee"]["unit"] = words.unit_of(document)
+    document["stamp"] = words.stamp_of(document)
     with directory_published_at_end(directory) as staging:
         shutil.copyfile(values, staging / files.VALUES_FILE)
         (staging / files.COLUMNS_FILE).write_text(party.columns_table(document), encoding="utf-8")
@@ -70,24 +69,22 @@ def _sign_and_verify(
     document["files"] = file_entries(staging)
     document["signature"] = None if signer is None else signature_of(document, signer)
     (staging / kind.name).write_bytes(stated.serialise(document))
-    refuse_problems(
-        release_findings(staging, kind),
-        "the release does not pass its own verification",
-        where="release",
-        remedy="Nothing was published. Please report this error",
-    )
+    problem = "the release does not pass its own verification"
+    remedy = "Nothing was published. Please report this error"
+    refuse_problems(release_findings(staging, kind), problem, where="release", remedy=remedy)
     if document["private"]:  # only the owner may read weights without noise
         open_to_readers(staging)
     announce_step(PaymentStep.RELEASE_STAGED)
 
 
-def statement_document(statement: stated.Statement) -> Document:
-    """Return the contents of release.json without `chromosomes`, `files` and `signature`."""
-    members = stated.statement_members(statement)
-    return {"schema_version": RELEASE.version, "stamp": words.stamp_of(members), **members}
+def statement_document(statement: ReleaseDocument) -> Document:
+    """Return the contents of release.json, of which the last three members are not filled in."""
+    document = stated.statement_members(statement)
+    document["stamp"] = words.stamp_of(document)
+    return document
 
 
-def is_same_release(directory: Path, statement: stated.Statement) -> bool:
+def is_same_release(directory: Path, statement: ReleaseDocument) -> bool:
     """Return whether a release has this statement, except for rounding, date and balance."""
     if not (directory / RELEASE.name).is_file():
         return False

@@ -77,13 +77,13 @@ class Payment:
 
 def make_statement(
     design: Design, solved: estimation.Solved, payment: Payment | None, genome_build: str
-) -> stated.Statement:
+) -> stated.ReleaseDocument:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     on_scores = solved.chosen.scores is not None
     definition = wording.effective_size_in_words(None, on_scores=on_scores)
     chosen, solution = solved.chosen, solved.solution
     hidden = payment is not None and payment.mechanism.promise.n_is_private
-    statement = stated.Statement(
+    statement = stated.ReleaseDocument(
         software=f"primo_scale {__version__}",
         created=datetime.now(UTC).date().isoformat(),
         private=False,

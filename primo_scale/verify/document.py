@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from primo_scale.verify.files import bounded_bytes, canonical_json, sha256_of
 from primo_scale.verify.finding import Finding, finding_of
@@ -372,29 +371,6 @@ class LedgerEntry(Struct, frozen=True):
 # ---- Whole documents -----------------------------------------------------------------------------
 
 
-class Statement(Struct, frozen=True):
-    """All of release.json except the stamp, chromosomes, list of files and signature.
-
-    Without a guarantee (`private` is False), `guarantee`, `mechanism` and `ledger` are None.
-    """
-
-    software: Software  # name and version of the program
-    created: Date  # UTC; a time of day would reveal the duration of the computation
-    private: bool
-    guarantee: Guarantee | None
-    mechanism: StatedMechanism | None  # noise from which the guarantee follows
-    cohort: Cohort
-    public_inputs: PublicInputs
-    estimation: Estimation
-    accuracy: Accuracy
-    ledger: LedgerEntry | None
-    public_by_assumption: tuple[Text, ...]  # as `primo_scale.verify.words` lists them
-    # Names of data of the cohort that are published without protection; empty in a private release.
-    unprotected: tuple[Text, ...]
-    summary_statistics: bool = False  # whether the release has them
-    hold_out: HeldOut | None = None  # measurement of the weights in people held out
-
-
 class PublishedFile(Struct, frozen=True):
     """Name, digest and size of a file of the release."""
 
@@ -411,14 +387,38 @@ class Signature(Struct, frozen=True):
     value: Annotated[str, Meta(pattern=r"^[0-9a-f]{128}\Z")]
 
 
-class ReleaseDocument(Statement, frozen=True, kw_only=True):
-    """Statement, chromosomes, files and signature of a release."""
+class ReleaseDocument(Struct, frozen=True, kw_only=True):
+    """Statement, chromosomes, files and signature of a release.
 
-    schema_version: Literal[4]
-    stamp: Text
-    chromosomes: Annotated[tuple[Text, ...], AtLeastOne]  # of the weights; on X men count as 0 or 2
-    files: Annotated[tuple[PublishedFile, ...], AtLeastOne]
-    signature: Signature | None
+    Without a guarantee (`private` is False), `guarantee`, `mechanism`, `ledger` and `signature` are
+    None. A statement has neither the stamp nor the members after `hold_out`, which the publication
+    fills in.
+    """
+
+    name: ClassVar[str] = "release.json"
+    version: ClassVar[int] = 4
+
+    schema_version: Literal[4] = 4
+    stamp: Text = ""
+    software: Software  # name and version of the program
+    created: Date  # UTC; a time of day would reveal the duration of the computation
+    private: bool
+    guarantee: Guarantee | None
+    mechanism: StatedMechanism | None  # noise from which the guarantee follows
+    cohort: Cohort
+    public_inputs: PublicInputs
+    estimation: Estimation
+    accuracy: Accuracy
+    ledger: LedgerEntry | None
+    public_by_assumption: tuple[Text, ...]  # as `primo_scale.verify.words` lists them
+    # Names of data of the cohort that are published without protection; empty in a private release.
+    unprotected: tuple[Text, ...]
+    summary_statistics: bool = False  # whether the release has them
+    hold_out: HeldOut | None = None  # measurement of the weights in people held out
+    # Chromosomes of the weights; on X men count as 0 or 2.
+    chromosomes: Annotated[tuple[Text, ...], AtLeastOne] = ()
+    files: Annotated[tuple[PublishedFile, ...], AtLeastOne] = ()
+    signature: Signature | None = None
 
 
 class PartyColumn(Struct, frozen=True):
@@ -448,9 +448,18 @@ class PartyMechanism(Struct, frozen=True):
     sampler: Text
 
 
-class PartyStatement(Struct, frozen=True):
-    """All of party.json except the stamp, the list of files and the signature."""
+class PartyDocument(Struct, frozen=True, kw_only=True):
+    """Statement, files and signature of the release of one party.
 
+    A statement has neither the stamp nor the last two members.
+    """
+
+    name: ClassVar[str] = "party.json"
+    version: ClassVar[int] = 2
+
+    schema_version: Literal[2] = 2
+    stamp: Text = ""
+    private: Literal[True] = True
     software: Software  # name and version of the program
     created: Date
     party: Text  # public name of the party
@@ -465,40 +474,27 @@ class PartyStatement(Struct, frozen=True):
     mechanism: PartyMechanism
     ledger: LedgerEntry
     public_by_assumption: tuple[Text, ...]  # assumptions of the guarantee
-
-
-class PartyDocument(PartyStatement, frozen=True, kw_only=True):
-    """Statement, files and signature of the release of one party."""
-
-    schema_version: Literal[2]
-    stamp: Text
-    private: Literal[True]
-    files: Annotated[tuple[PublishedFile, ...], AtLeastOne]
-    signature: Signature
+    files: Annotated[tuple[PublishedFile, ...], AtLeastOne] = ()
+    signature: Signature | UnsetType = UNSET
 
 
 # ---- Reading and writing -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DocumentKind:
-    """Kind of signed document: its file name, the version of its schema, and its type."""
-
-    name: str
-    version: int
-    type: type
-
-
-RELEASE = DocumentKind("release.json", 4, ReleaseDocument)
-PARTY = DocumentKind("party.json", 2, PartyDocument)
+# Kind of signed document, which has its file name.
+DocumentKind = type[ReleaseDocument] | type[PartyDocument]
+RELEASE, PARTY = ReleaseDocument, PartyDocument
 _PRIVATE_MEMBERS = ("guarantee", "mechanism", "ledger", "signature")
 _MOST_CONTAINERS = 1 << 20
 
 
 def statement_members(statement: Struct) -> Document:
     """Return the members of a statement, or of a part of it, as they are read back from JSON."""
-    text = json.dumps(statement, default=msgspec.structs.asdict, allow_nan=False)
-    members: Document = json.loads(text)
+
+    def plain(value: Any) -> Any:
+        return None if value is UNSET else msgspec.structs.asdict(value)
+
+    members: Document = json.loads(json.dumps(statement, default=plain, allow_nan=False))
     return members
 
 
@@ -541,7 +537,7 @@ def parse(content: bytes, kind: DocumentKind = RELEASE) -> Document:
             raise msgspec.ValidationError(
                 f"schema version {version!r}: this program reads version {kind.version}"
             )
-        known: object = msgspec.json.decode(content, type=kind.type)
+        known: object = msgspec.json.decode(content, type=kind)
     except msgspec.ValidationError as error:
         raise ValueError(f"violates its schema: {error}") from error
     except RecursionError as error:
@@ -562,10 +558,12 @@ def parse(content: bytes, kind: DocumentKind = RELEASE) -> Document:
 
 def schema_text(kind: DocumentKind) -> str:
     """Return the JSON schema (draft 2020-12) of a kind of document."""
-    (schema,), types = msgspec.json.schema_components([kind.type], ref_template="#/$defs/{name}")
+    (schema,), types = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     for each in types.values():
         each |= {"additionalProperties": False, "required": list(each["properties"])}
         each["description"] = each["description"].splitlines()[0]
+        for member in each["properties"].values():
+            member.pop("default", None)
     draft = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     text = json.dumps(draft | schema | {"$defs": types}, indent=1).replace(r"\\Z", "$")
     return re.sub(r"\n {4,}|\n {3}(?=[]}])", "", text) + "\n"  # a line for each member of a type

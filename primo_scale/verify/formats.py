@@ -18,12 +18,7 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from primo_scale.errors import InputError
-from primo_scale.verify.chromosomes import (
-    AUTOSOMES,
-    UNPLACED,
-    canonical_chromosome,
-    positioned_chromosome,
-)
+from primo_scale.verify import chromosomes
 from primo_scale.verify.document import Document
 from primo_scale.verify.files import PGS_SUFFIX
 from primo_scale.verify.held_out_accuracy import public_prevalence
@@ -124,7 +119,7 @@ def centre_frequency(dosage: float) -> str:
 
 def chromosomes_of(codes: Iterable[str]) -> list[str]:
     """Return the member `chromosomes` of release.json for chromosomes in any spelling."""
-    return list(dict.fromkeys(map(canonical_chromosome, dict.fromkeys(codes))))
+    return list(dict.fromkeys(map(chromosomes.canonical_chromosome, dict.fromkeys(codes))))
 
 
 # ---- pgs/ ----------------------------------------------------------------------------------------
@@ -153,11 +148,8 @@ def pgs_file_stems(phenotypes: Sequence[str]) -> tuple[str, ...]:
             )
         other = owner.setdefault(stem.lower(), name)
         if other != name:
-            raise InputError(
-                f"the phenotypes {other!r} and {name!r} would share the file {stem}{PGS_SUFFIX}",
-                where="release",
-                remedy="Rename one of the columns",
-            )
+            what = f"the phenotypes {other!r} and {name!r} would share the file {stem}{PGS_SUFFIX}"
+            raise InputError(what, where="release", remedy="Rename one of the columns")
         stems.append(stem)
     return tuple(stems)
 
@@ -190,8 +182,8 @@ def pgs_row_prefix(row: VariantRow) -> str:
 
     A variant of unknown location has no chromosome and position, which the format permits.
     """
-    name, position = positioned_chromosome(row.chromosome), int(row.position)
-    place = f"{name}\t{position}" if position > 0 and name != UNPLACED else "\t"
+    name, position = chromosomes.positioned_chromosome(row.chromosome), int(row.position)
+    place = f"{name}\t{position}" if position > 0 and name != chromosomes.UNPLACED else "\t"
     return f"{row.identifier}\t{place}\t{row.effect}\t{row.other}\t"
 
 
@@ -209,9 +201,9 @@ def fixed_text(row: VariantRow) -> tuple[str, str] | None:
     They leave out variants that are not at a position on an autosome, because the public variance
     is that of two copies, and those with alleles that are no nucleotides.
     """
-    chromosome, position = canonical_chromosome(row.chromosome), int(row.position)
+    chromosome, position = chromosomes.canonical_chromosome(row.chromosome), int(row.position)
     is_usable = all(map(_NUCLEOTIDES.fullmatch, (row.effect, row.other)))
-    if chromosome not in AUTOSOMES or position <= 0 or not is_usable:
+    if chromosome not in chromosomes.AUTOSOMES or position <= 0 or not is_usable:
         return None
     rsid = row.identifier if _RSID.fullmatch(row.identifier) else "#NA"
     before = f"{chromosome}\t{position}\t{row.effect}\t{row.other}\t"

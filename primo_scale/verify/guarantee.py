@@ -16,13 +16,7 @@ from primo_scale.verify import theorems
 from primo_scale.verify.document import Document
 from primo_scale.verify.finding import Finding, finding_of
 from primo_scale.verify.held_out_accuracy import N_COUNTS, N_SUMS, accuracy_of, decisive
-from primo_scale.verify.theorems import (
-    Claims,
-    Lattice,
-    differences,
-    epsilon_of,
-    log_delta_on_lattice,
-)
+from primo_scale.verify.theorems import Claims, Lattice, differences, epsilon_of
 
 _SHARE_TOLERANCE = 1e-6
 
@@ -120,7 +114,7 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
         problems.append("an LD block has more components than variants")
     if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
         problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
-    splits = theorems.THEOREMS[calibration].splits
+    _, _, splits = theorems.THEOREMS[calibration]
     if claims.blocks is not None and not splits:
         problems.append(f"the calibration {calibration} does not use block norms")
     if (claims.split is not None) != splits:
@@ -142,13 +136,11 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
 
 
 def _check_sensitivities(document: Document, claims: Claims) -> Finding:
-    numbers = [
-        (query["name"], found, stated)
-        for query in document["mechanism"]["queries"]
-        for found, stated in zip(
-            theorems.sensitivity(claims, query["name"]), query["sensitivity"], strict=True
-        )
-    ]
+    numbers: list[tuple[str, float, float]] = []
+    for query in document["mechanism"]["queries"]:
+        found = theorems.sensitivity(claims, query["name"])
+        pairs = zip(found, query["sensitivity"], strict=True)
+        numbers += ((query["name"], *pair) for pair in pairs)
     detail = "as the norms imply, of each statistic alone"
     return finding_of("sensitivities", differences(numbers), detail)
 
@@ -212,7 +204,7 @@ def check_epsilon(
         problems.append("the subsampled part costs all of epsilon or delta")
         return finding_of("epsilon", problems, "")
     least = epsilon_of(mu, delta_left)
-    attained = log_delta_on_lattice(left, mu, delta_left, lattice)
+    attained = theorems.log_delta_on_lattice(left, mu, delta_left, lattice)
     if attained > math.log(delta_left):
         problems.append(f"delta at epsilon {epsilon:.9g} is above the stated {delta:.9g}")
     elif least < left * (1 - theorems.EPSILON_TOLERANCE):
@@ -240,7 +232,9 @@ def _amplification_problems(document: Document, claims: Claims, lattice: Lattice
     inner_delta = delta / fraction
     # log(1 + (e^epsilon - 1)/fraction) without overflow of e^epsilon
     inner_epsilon = epsilon + math.log1p((1 / fraction - 1) * -math.expm1(-epsilon))
-    if log_delta_on_lattice(inner_epsilon, mu, inner_delta, lattice) > math.log(inner_delta):
+    if theorems.log_delta_on_lattice(inner_epsilon, mu, inner_delta, lattice) > math.log(
+        inner_delta
+    ):
         return [f"X'X of the subsample costs more than ({epsilon:.9g}, {delta:.9g})"]
     if epsilon_of(mu, inner_delta) < inner_epsilon * (1 - theorems.EPSILON_TOLERANCE):
         return [f"X'X of the subsample costs less than ({epsilon:.9g}, {delta:.9g})"]
@@ -332,17 +326,13 @@ def _epsilon(cost: Document, delta: float) -> float:
 
 
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
-_OF_FITTED_EFFECTS = (
-    "effect_variance",
-    "residual_variance",
-    "genetic_factors",
-    "point_normal_columns",
-)
+_VARIANCES = ("effect_variance", "residual_variance")
+_OF_FITTED_EFFECTS = (*_VARIANCES, "genetic_factors", "point_normal_columns")
 
 # Estimators that a user may choose, and the numbers that each states.
 _OPEN: Mapping[str, tuple[str, ...]] = {
-    "known-noise": ("effect_variance", "residual_variance"),
-    "effect-variances": ("effect_variance", "residual_variance"),
+    "known-noise": _VARIANCES,
+    "effect-variances": _VARIANCES,
     "genetic-factors": _OF_FITTED_EFFECTS,
     "point-normal": _OF_FITTED_EFFECTS,
     "ridge": (),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -199,28 +199,11 @@ def public_prevalence(phenotype: Mapping[str, Any]) -> float | None:
     return share if 0 < share < 1 else None
 
 
-@dataclass(frozen=True)
-class _Moments:
-    """Centred sums of scores u and residuals r in code units, and how noise moves them."""
-
-    n: float  # people with the phenotype
-    uu: float
-    ur: float
-    rr: float
-    mean_u: Floats  # of each group, which was subtracted
-    mean_r: Floats
-    sigma: float  # noise on sums of squares; that on products is smaller by sqrt(2)
-    constant: float  # kappa
-
-    def noise_variance(self, a: float, b: float, c: float) -> float:
-        """Return the variance of ``a uu + b ur + c rr`` by noise, to first order."""
-        by_sum_u = -2 * a * self.mean_u - b * self.mean_r
-        by_sum_r = -2 * c * self.mean_r - b * self.mean_u
-        by_n = a * self.mean_u**2 + b * self.mean_u * self.mean_r + c * self.mean_r**2
-        squares, products = a * a + c * c, b * b / 2
-        sums = (by_sum_u**2 + by_sum_r**2) / (2 * self.constant**2)
-        variances = squares + products + sums + by_n**2 / self.constant**4
-        return self.sigma**2 * float(variances.sum())
+# People with the phenotype, and the centred sums uu, ur and rr of scores u and residuals r in code
+# units.
+_Moments = tuple[float, float, float, float]
+# Variance of ``a uu + b ur + c rr`` by noise, to first order.
+_NoiseVariance = Callable[[float, float, float], float]
 
 
 def held_out_accuracy(
@@ -238,17 +221,18 @@ def held_out_accuracy(
     if scale.prevalence is not None:
         found |= {f"{name}_lower": 0.0 for name in ("auc", "liability_r2")}
         found |= {f"{name}_upper": 1.0 for name in ("auc", "liability_r2")}
-    moments = _moments(sums, sigma, scale)
-    if moments is None or not scale.fits:
+    measured = _moments(sums, sigma, scale)
+    if measured is None or not scale.fits:
         return found
-    n, uu, ur, rr = moments.n, moments.uu, moments.ur, moments.rr
-    if min(uu, rr) <= max(0.0, _LEAST_SIGNIFICANCE * sigma * math.sqrt(len(moments.mean_u))):
+    moments, variance = measured
+    n, uu, ur, rr = moments
+    if min(uu, rr) <= max(0.0, _LEAST_SIGNIFICANCE * sigma * math.sqrt(len(sums) // N_SUMS)):
         return found
-    lower, upper = _correlation_interval(moments)
+    lower, upper = _correlation_interval(moments, variance)
     least, most = sorted((lower**2, upper**2))
     least, r2 = 0.0 if lower < 0 < upper else least, min(ur**2 / (uu * rr), 1.0)
     found |= {"r2": r2, "r2_lower": least, "r2_upper": most, "slope": scale.ratio * ur / uu}
-    slopes = _slope_interval(moments, scale)
+    slopes = _slope_interval(moments, variance, scale)
     if slopes is not None:
         found |= {"slope_lower": scale.ratio * slopes[0], "slope_upper": scale.ratio * slopes[1]}
     if scale.prevalence is not None:
@@ -261,8 +245,13 @@ def held_out_accuracy(
     return found
 
 
-def _moments(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> _Moments | None:
-    """Return the moments within groups together, or None of too few people."""
+def _moments(
+    sums: Sequence[int], sigma: float, scale: HoldOutScale
+) -> tuple[_Moments, _NoiseVariance] | None:
+    """Return the moments within groups together, or None of too few people.
+
+    `sigma` is that of the noise on sums of squares; that on products is smaller by sqrt(2).
+    """
     kappa = scale.constant or math.inf  # a forged one may be 0
     kk, uu, rr, ku, kr, ur = np.reshape(sums, (-1, N_SUMS)).T.astype(np.float64)
     n = np.minimum(kk / kappa**2, scale.people)
@@ -270,7 +259,16 @@ def _moments(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> _Moments
         return None
     u, r = ku / kappa / n, kr / kappa / n
     uu, ur, rr = (part.sum() for part in (uu - n * u * u, ur - n * u * r, rr - n * r * r))
-    return _Moments(min(float(n.sum()), scale.people), uu, ur, rr, u, r, sigma, kappa)
+
+    def variance(a: float, b: float, c: float) -> float:
+        by_sum_u, by_sum_r = -2 * a * u - b * r, -2 * c * r - b * u
+        by_n = a * u**2 + b * u * r + c * r**2
+        squares, products = a * a + c * c, b * b / 2
+        by_sums = (by_sum_u**2 + by_sum_r**2) / (2 * kappa**2)
+        variances = squares + products + by_sums + by_n**2 / kappa**4
+        return sigma**2 * float(variances.sum())
+
+    return (min(float(n.sum()), scale.people), uu, ur, rr), variance
 
 
 def _case_share(variance: float, prevalence: float) -> float:
@@ -279,17 +277,18 @@ def _case_share(variance: float, prevalence: float) -> float:
     return 0.5 + math.copysign(half_range, prevalence - 0.5)
 
 
-def _correlation_interval(m: _Moments) -> tuple[float, float]:
+def _correlation_interval(moments: _Moments, variance: _NoiseVariance) -> tuple[float, float]:
     """Return the correlations that a test at 5% does not reject (docs/maths/hold-out.md)."""
-    size, root = math.sqrt(m.uu * m.rr), math.sqrt(m.rr / m.uu)
+    n, uu, ur, rr = moments
+    size, root = math.sqrt(uu * rr), math.sqrt(rr / uu)
 
     def rejection(rho: float) -> float:
         """Return a number that is positive if the correlation `rho` is rejected."""
-        sampling = m.uu * m.rr / m.n * (1 - rho**2) ** 2
-        noise = m.noise_variance(-rho * root / 2, 1.0, -rho / root / 2)
-        return (m.ur - rho * size) ** 2 - NORMAL_QUANTILE**2 * (sampling + noise)
+        sampling = uu * rr / n * (1 - rho**2) ** 2
+        noise = variance(-rho * root / 2, 1.0, -rho / root / 2)
+        return (ur - rho * size) ** 2 - NORMAL_QUANTILE**2 * (sampling + noise)
 
-    nearest = min(max(m.ur / size, -1 + 1e-9), 1 - 1e-9)
+    nearest = min(max(ur / size, -1 + 1e-9), 1 - 1e-9)
     if rejection(nearest) > 0:  # the estimate is beyond 1, and so is what noise explains
         return (nearest, 1.0) if nearest > 0 else (-1.0, nearest)
     lower = -1.0 if rejection(-1.0) <= 0 else scipy.optimize.brentq(rejection, -1.0, nearest)
@@ -297,18 +296,21 @@ def _correlation_interval(m: _Moments) -> tuple[float, float]:
     return lower, upper
 
 
-def _slope_interval(m: _Moments, scale: HoldOutScale) -> tuple[float, float] | None:
+def _slope_interval(
+    moments: _Moments, variance: _NoiseVariance, scale: HoldOutScale
+) -> tuple[float, float] | None:
     """Return Fieller's interval of the slope ur / uu, or None if it is unbounded."""
+    n, uu, ur, rr = moments
     z = NORMAL_QUANTILE**2
-    slope = m.ur / m.uu
-    residual = max(m.rr - slope * m.ur, 0.0) * m.uu / m.n  # by sampling
+    slope = ur / uu
+    residual = max(rr - slope * ur, 0.0) * uu / n  # by sampling
     if scale.prevalence is not None:  # the variance of residuals is not the same at every score
-        share = _case_share(m.rr / m.n * scale.unit**2, scale.prevalence)
-        r2 = liability_r2(min(m.ur**2 / (m.uu * m.rr), 1.0), share, scale.prevalence)
+        share = _case_share(rr / n * scale.unit**2, scale.prevalence)
+        r2 = liability_r2(min(ur**2 / (uu * rr), 1.0), share, scale.prevalence)
         residual *= residual_spread(r2, share, scale.prevalence)
 
     def rejection(b: float) -> float:
-        return (m.ur - b * m.uu) ** 2 - z * (residual + m.noise_variance(-b, 1.0, 0.0))
+        return (ur - b * uu) ** 2 - z * (residual + variance(-b, 1.0, 0.0))
 
     # The rejection is a parabola in b: its coefficients follow from three of its values.
     at = [rejection(b) for b in (-1.0, 0.0, 1.0)]

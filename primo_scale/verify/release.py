@@ -171,16 +171,14 @@ def _check_contents(directory: Path, document: Document, kind: DocumentKind) -> 
         problems = party.contents_problems(directory, document)
         return finding_of("contents", problems, "columns and values agree with party.json")
     problems, stamp = tables.table_problems(directory, document), document["stamp"]
-    for name, digest in (
-        (files.README_FILE, ""),
-        (files.REPORT_FILE, documents.statement_digest(document)),
-    ):
+    digest = documents.statement_digest(document)
+    for name, texts in {files.README_FILE: (stamp,), files.REPORT_FILE: (stamp, digest)}.items():
         try:
             content = html.unescape(files.bounded_bytes(directory / name).decode())
         except files.UNREADABLE as error:
             problems.append(f"{name} cannot be read: {error}")
             continue
-        if stamp not in content or (name == files.REPORT_FILE and digest not in content):
+        if not all(text in content for text in texts):
             problems.append(f"{name} lacks the stamp, or belongs to another release.json")
     return finding_of("contents", problems, "weights, centres, pgs/ and sumstats/ agree")
 

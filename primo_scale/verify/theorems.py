@@ -139,7 +139,7 @@ def _diagonal_sigmas(query: Document) -> tuple[float, ...]:
 
 def calibration_of(claims: Claims) -> str:
     """Return the name of the theorem that applies."""
-    return next(name for name, theorem in THEOREMS.items() if theorem.applies(claims))
+    return next(name for name, (applies, *_) in THEOREMS.items() if applies(claims))
 
 
 def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
@@ -188,7 +188,8 @@ def squared_ratio(claims: Claims, name: str) -> float:
 
 def joint_shift(claims: Claims) -> float:
     """Return the joint mu^2 of X'X, X'Y and Y'Y, without a subsampled X'X."""
-    return THEOREMS[calibration_of(claims)].joint_shift(claims)
+    _, shift, _ = THEOREMS[calibration_of(claims)]
+    return shift(claims)
 
 
 def subsample_shift(claims: Claims) -> float:
@@ -260,41 +261,29 @@ def _add_remove(claims: Claims) -> float:
     return _gram_ratio(claims, 1.0) + sum(_ratios(claims))
 
 
-def _label(claims: Claims) -> float:
-    """Return mu^2 of X'Y and Y'Y with ``||x||^2 ||y||^2 <= N_x N_y``.
+def _without_gram(claims: Claims) -> float:
+    """Return mu^2 of X'Y and Y'Y alone, which for replace-one is the larger of the two.
 
-    For replace-one it is the larger of the two.
+    With label privacy, rows satisfy ``||x||^2 ||y||^2 <= N_x N_y``. Beside a subsample, which is
+    proved for replace-one alone, it is `_stacked` at t = 2 without X'X.
     """
     cross, square = _ratios(claims)
     return max(4 * cross, 8 * square) if claims.replace else cross + square
 
 
-def _beside_subsample(claims: Claims) -> float:
-    """Return mu^2 of X'Y and Y'Y of everybody: `_stacked` at t = 2 without X'X."""
-    cross, square = _ratios(claims)
-    return max(4 * cross, 8 * square)
+def _fits_the_row(claims: Claims) -> bool:
+    return claims.blocks is None or sum(claims.blocks) <= claims.row
 
 
-@dataclass(frozen=True)
-class Theorem:
-    """Theorem about the noise, and the condition under which it applies."""
-
-    applies: Callable[[Claims], bool]
-    joint_shift: Callable[[Claims], float]  # as the function `joint_shift`
-    splits: bool = True  # whether the noise rests on a split, and may rest on norms of LD blocks
-
-
-# Theorems by the name of the calibration in release.json; the first that applies is used.
-THEOREMS = {
-    "label": Theorem(lambda claims: claims.privacy == "label", _label, splits=False),
-    "subsampled": Theorem(
-        lambda claims: claims.subsample is not None, _beside_subsample, splits=False
-    ),
-    "add-remove": Theorem(lambda claims: not claims.replace, _add_remove),
-    "stacked": Theorem(
-        lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row, _stacked
-    ),
-    "by-block": Theorem(lambda claims: True, _by_block),
+# Theorems by the name of the calibration in release.json, of which the first that applies is used:
+# whether it does, its `joint_shift`, and whether the noise rests on a split and may rest on norms
+# of LD blocks.
+THEOREMS: dict[str, tuple[Callable[[Claims], bool], Callable[[Claims], float], bool]] = {
+    "label": (lambda claims: claims.privacy == "label", _without_gram, False),
+    "subsampled": (lambda claims: claims.subsample is not None, _without_gram, False),
+    "add-remove": (lambda claims: not claims.replace, _add_remove, True),
+    "stacked": (_fits_the_row, _stacked, True),
+    "by-block": (lambda claims: True, _by_block, True),
 }
 
 

@@ -26,7 +26,7 @@ from primo_scale.run.design import ChosenMethod, Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.run.publishing import Payment, make_statement
 from primo_scale.verify import guarantee as recompute_method
-from primo_scale.verify.document import Statement
+from primo_scale.verify.document import ReleaseDocument
 from primo_scale.verify.files import Signer
 from primo_scale.verify.formats import chromosomes_of
 from support.filesets import variants_with
@@ -209,7 +209,7 @@ def example_statement(
     delta: float = BUDGET[1],
     estimator: str = "ridge",
     **changes: Any,
-) -> Statement:
+) -> ReleaseDocument:
     """Return the statement of a release; `changes` replace fields of its design."""
     changes = changes if private else {"guarantee": None, **changes}
     design = example_design(mode, weights, (epsilon, delta), **changes)
@@ -219,7 +219,7 @@ def example_statement(
     return state(design, example_solved(mode, design, estimator), payment)
 
 
-def state(design: Design, solved: Solved, payment: Payment | None) -> Statement:
+def state(design: Design, solved: Solved, payment: Payment | None) -> ReleaseDocument:
     """Return the product's statement, with a date that does not change."""
     statement = make_statement(design, solved, payment, BUILD)
     return structs.replace(statement, created="2026-11-20")
@@ -242,7 +242,7 @@ def example_summary(weights: ScoringWeights) -> SummaryStatistics:
     return SummaryStatistics(beta, np.full(beta.shape, 0.7), weights.centre_dosage / 2)
 
 
-def publish(directory: Path, weights: ScoringWeights, statement: Statement) -> Path:
+def publish(directory: Path, weights: ScoringWeights, statement: ReleaseDocument) -> Path:
     """Publish a release, signed by the test key if it is private."""
     publish_release(directory, weights, statement, signer=SIGNER if statement.private else None)
     return directory

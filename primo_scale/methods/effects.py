@@ -85,7 +85,6 @@ class EffectPrior:
     effect_variance: Float64
     # Variance of each phenotype across people, in squared lattice units, shape (l,).
     residual_variance: Float64
-    n_limited: int = 0  # number of phenotypes whose estimated effect variance was too large
 
 
 @dataclass(frozen=True, eq=False)
@@ -477,10 +476,6 @@ class FittedScores:
     slopes: Float64
     standard_errors: Float64  # of the slopes before they are shrunk, shape (m, l)
     left: Float64  # share of the effect variance that the scores leave, shape (l,)
-
-    def mean(self, variants: slice) -> Float64:
-        """Return the prior mean of the effects of some variants, shape (variants, l)."""
-        return self.scores.effects[variants] @ self.slopes
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,13 @@ from attrs import frozen
 from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.ledger.accounts import total_cost
-from primo_scale.parties.columns import MixtureSums, RandomSigns
+from primo_scale.parties.columns import MixtureSums
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import open_to_readers
 from primo_scale.run import fields
 from primo_scale.run.fields import NEEDED, Checked, option, read_fields, takes
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
-from primo_scale.verify.document import PARTY, PartyColumn
+from primo_scale.verify.document import PARTY, Mixtures, PartyColumn
 
 Floats = npt.NDArray[np.float64]
 
@@ -143,9 +143,6 @@ def _noise_norm(hessian: Floats, variance: Floats, n_rows: int) -> float:
     entries = n_rows * np.outer(variance, variance)
     entries += np.outer(variance, own) + np.outer(own, variance)
     return 2 * math.sqrt(float(entries.sum(axis=1).max()))
-
-
-_PEOPLE_AT_A_TIME = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -292,9 +289,9 @@ def _constant(party: PartyRelease) -> Floats:
     mixtures, n_people = party.document["mixtures"], party.document["n_people"]
     if mixtures is None:
         return np.ones(n_people)
-    sums = MixtureSums(RandomSigns(mixtures["seed"], mixtures["count"]), 1)
-    for start in range(0, n_people, _PEOPLE_AT_A_TIME):
-        people = np.arange(start, min(start + _PEOPLE_AT_A_TIME, n_people))
+    sums = MixtureSums(Mixtures(mixtures["count"], mixtures["seed"]), 1)
+    for start in range(0, n_people, _ROWS_AT_A_TIME):
+        people = np.arange(start, min(start + _ROWS_AT_A_TIME, n_people))
         sums.add(people, np.ones((len(people), 1), dtype=np.int64))
     return np.asarray(sums.total()[:, 0] / np.sqrt(mixtures["count"]))
 

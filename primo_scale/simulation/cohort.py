@@ -28,6 +28,9 @@ from primo_scale.kernels.packed import MISSING, decode, packed_width
 from primo_scale.machine import usable_cpus
 from primo_scale.storage.files import text_published_at_end
 
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
 A1_COPIES = np.array([2.0, np.nan, 1.0, 0.0])
 """Copies of A1 by raw PLINK value; nan for a missing call."""
 
@@ -48,7 +51,7 @@ class ReferencePanel:
     codes: npt.NDArray[np.uint8]
 
     @property
-    def a1_frequency(self) -> npt.NDArray[np.float64]:
+    def a1_frequency(self) -> Float64:
         """Frequency of A1, shape (variants,); 0 for a variant without any call."""
         called = (self.codes != 1).sum(axis=1)
         copies = np.nan_to_num(A1_COPIES)[self.codes].sum(axis=1)
@@ -92,7 +95,7 @@ def lay_out_sites(
     return variants, row.astype(np.int32), starts | (row == 0)
 
 
-def _renamed(variants: VariantTable, tile: npt.NDArray[np.int64]) -> VariantTable:
+def _renamed(variants: VariantTable, tile: Int64) -> VariantTable:
     n_tiles = int(tile[-1]) + 1
     chromosome = tile * _AUTOSOMES // n_tiles + 1
     first_tile = -(-(chromosome - 1) * n_tiles // _AUTOSOMES)
@@ -155,10 +158,10 @@ class Effects:
     `beta` the effect per copy of A1, in standard deviations of the trait.
     """
 
-    variant: npt.NDArray[np.int64]
-    trait: npt.NDArray[np.int64]
-    a1_frequency: npt.NDArray[np.float64]
-    beta: npt.NDArray[np.float64]
+    variant: Int64
+    trait: Int64
+    a1_frequency: Float64
+    beta: Float64
 
     def scores(self) -> GenotypeScores:
         """Return the contribution of each genotype to the genetic value; a missing call adds 0."""
@@ -166,20 +169,12 @@ class Effects:
         return self.variant, self.trait, np.nan_to_num(centred) * self.beta[:, None]
 
 
-PeopleSlab = tuple[
-    range,
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.float64],
-    npt.NDArray[np.float64],
-]
+PeopleSlab = tuple[range, Int64, Int64, Float64, Float64]
 """Indices of consecutive people, their sex, 1 for male and 2 for female, their age in years, their
 genetic values g, and their traits, y or 0 and 1, both of shape (people, traits)."""
 
 
-def draw_effects(
-    mosaic: Mosaic, a1_frequency: npt.NDArray[np.float64], model: TraitModel, *, seed: int
-) -> Effects:
+def draw_effects(mosaic: Mosaic, a1_frequency: Float64, model: TraitModel, *, seed: int) -> Effects:
     """Draw the causal variants and the effects of every trait.
 
     Effects are Gaussian on genotypes standardised by the panel's frequencies `a1_frequency`, shape
@@ -395,7 +390,7 @@ class Mosaic:
         return len(self.panel_row)
 
 
-GenotypeScores = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]
+GenotypeScores = tuple[Int64, Int64, Float64]
 """Weighted sums over variants, as e sparse entries (variant, score, value) sorted by variant.
 
 Entry k adds ``value[k, g]`` to the sum ``score[k]`` if the raw PLINK value of the genotype at
@@ -429,9 +424,7 @@ def genotype_slabs(mosaic: Mosaic, n_people: int) -> Iterator[GenotypeSlab]:
                 yield first, first_person, packed
 
 
-def score_people(
-    mosaic: Mosaic, people: range, scores: GenotypeScores, n_scores: int
-) -> npt.NDArray[np.float64]:
+def score_people(mosaic: Mosaic, people: range, scores: GenotypeScores, n_scores: int) -> Float64:
     """Sum `scores` over the genotypes of some people, before calls become missing.
 
     The result has shape (len(people), n_scores). Sums are added in variant order, so that the

@@ -29,7 +29,7 @@ from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import DOSAGES, open_genotypes
 from primo_scale.kernels.dosage_bytes import STEPS, UNITS
-from primo_scale.parties.columns import GenotypeColumns
+from primo_scale.parties.columns import genotype_columns
 from primo_scale.run.request import GenotypeFiles
 
 KINDS = ("pfile", "bgen", "vcf", "vcz")
@@ -145,7 +145,7 @@ def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
     filled = np.where(missing, np.where(np.isnan(centre), known, centre)[:, None], copies)
     scores = score_people(genotypes, every_variant(weights, centre))
     np.testing.assert_allclose(scores, filled.T @ weights, rtol=1e-12)
-    pieces = [piece() for piece in GenotypeColumns(run(files_of("odd", "pfile"), tmp_path / "g"))
+    pieces = [piece() for piece in genotype_columns(run(files_of("odd", "pfile"), tmp_path / "g"))
               .pieces()]  # fmt: skip
     units = np.where(missing, 0, np.rint((copies - 1) * 2**20)).T
     np.testing.assert_array_equal(np.concatenate([piece[1] for piece in pieces]), units)

@@ -250,6 +250,5 @@ def _inverse(matrix: Float64) -> Float64:
     if not len(matrix):
         return matrix
     values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
-    negligible = len(values) * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)
-    factors = np.divide(1.0, values, out=np.zeros_like(values), where=values > negligible)
+    factors = quotient(np.ones(len(values)), floored_at_zero(values))
     return np.asarray((vectors * factors) @ vectors.T)

@@ -24,28 +24,10 @@ from threadpoolctl import threadpool_limits
 from primo_scale.kernels.gibbs_sweep import EffectMaps
 from primo_scale.kernels.products import LinearMap
 from primo_scale.machine import in_threads, usable_cpus
-from primo_scale.methods.effects import (
-    Column,
-    Coordinates,
-    EffectPrior,
-    FittedScores,
-    columns_of,
-    effect_maps,
-    own_effects,
-    sample,
-    sweeps_kept,
-)
+from primo_scale.methods import effects, solve
+from primo_scale.methods.effects import Column, Coordinates, EffectPrior
 from primo_scale.methods.linear_algebra import Adjustment, Float64, TargetNoise, map_blocks
-from primo_scale.methods.solve import (
-    Block,
-    PanelComponents,
-    Solution,
-    SolveInputs,
-    fitted_scores,
-    lattice_block,
-    phenotype_covariance,
-    whitened,
-)
+from primo_scale.methods.solve import PanelComponents
 from primo_scale.panel import components
 from primo_scale.privacy.planning import fill
 
@@ -64,7 +46,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 class FirstRound:
     """One LD block after the first round, and what the panel knows beside its components."""
 
-    block: Block  # m components of d_b codes, and X'Y of l phenotypes
+    block: solve.Block  # m components of d_b codes, and X'Y of l phenotypes
     # Covariance of a window's w codes that the components do not have, by the panel, times the
     # number of people, shape (w, w). It is 0 between windows.
     rest: list[Float64]
@@ -113,7 +95,7 @@ def posterior_of(
     a direction with all of the energy, of a mean over people.
     """
     maps, column, effect = _column(blocks, phenotype)
-    means, _, _, states = sample(maps, column, effect, _SWEEPS_PER_STATE * _STATES, _STATES)
+    means, _, _, states = effects.sample(maps, column, effect, _SWEEPS_PER_STATE * _STATES, _STATES)
     found, explained, start = list[tuple[Float64, Float64]](), 0.0, 0
     for block in blocks:
         here = slice(start, start + block.windows[-1])
@@ -203,7 +185,7 @@ def choose_directions(
 
 def solve_two_rounds(
     adjustment: Adjustment,
-    inputs: SolveInputs,
+    inputs: solve.SolveInputs,
     panel: PanelComponents,
     directions: components.OwnDirections,
     values: Float64,
@@ -212,7 +194,7 @@ def solve_two_rounds(
     factors: Float64,
     slopes: Float64,
     ancestry: Float64 | None,
-) -> Solution:
+) -> solve.Solution:
     """Return the weights by both rounds, around public scores if there are any.
 
     Parameters
@@ -228,7 +210,7 @@ def solve_two_rounds(
     ancestry
         Root of what principal components explain of the codes, shape (d, k).
     """
-    scores, prior = fitted_scores(adjustment, inputs.prior, panel, inputs.scores)
+    scores, prior = solve.fitted_scores(adjustment, inputs.prior, panel, inputs.scores)
     numbers = range(len(directions.sizes))
     covariances = [directions.covariance_of(number) for number in numbers]
     blocks = _first_rounds(adjustment, panel, scores, directions.boundaries, covariances)
@@ -263,13 +245,15 @@ def solve_two_rounds(
         noise, left = (sigma * factor) ** 2, directions.residuals[own]
         return replace(phenotype, second=tuple(found), noise=noise, left=left)
 
-    def solve(phenotype: Phenotype) -> Float64:
+    def by_both_rounds(phenotype: Phenotype) -> Float64:
         """Return the posterior means of the effects of the codes on a phenotype by both rounds."""
         maps, column, effect = _column(blocks, measured(phenotype))
-        return sample(maps, column, effect, sweeps_kept(len(phenotypes), panel.boundaries[-1]))[0]
+        return effects.sample(
+            maps, column, effect, effects.sweeps_kept(len(phenotypes), panel.boundaries[-1])
+        )[0]
 
     with threadpool_limits(1, user_api="blas"):
-        weights = np.stack(in_threads(solve, phenotypes, usable_cpus()), axis=1)
+        weights = np.stack(in_threads(by_both_rounds, phenotypes, usable_cpus()), axis=1)
     layout = adjustment.statistics.layout
     explained = np.zeros((layout.n_fixed, layout.n_phenotypes))
     for number, (start, stop) in enumerate(pairwise(panel.boundaries)):
@@ -283,7 +267,7 @@ def solve_two_rounds(
         "genetic_factors": 0.0,
         "point_normal_columns": float(len(phenotypes)),
     }
-    return Solution(weights, fixed, parameters, scores=scores)
+    return solve.Solution(weights, fixed, parameters, scores=scores)
 
 
 def _without_ancestry(
@@ -302,7 +286,7 @@ def _without_ancestry(
 def _first_rounds(
     adjustment: Adjustment,
     panel: PanelComponents,
-    scores: FittedScores | None,
+    scores: effects.FittedScores | None,
     cuts: tuple[int, ...],
     covariances: Sequence[Float64],
 ) -> list[FirstRound]:
@@ -310,7 +294,7 @@ def _first_rounds(
 
     def first(number: int) -> FirstRound:
         """Return one block; windows cover what its components leave of the codes."""
-        block = lattice_block(adjustment, panel, scores, number)
+        block = solve.lattice_block(adjustment, panel, scores, number)
         start, stop = panel.boundaries[number : number + 2]
         windows = tuple(cut - start for cut in cuts if start <= cut <= stop)
         rest = []
@@ -323,7 +307,7 @@ def _first_rounds(
 
 
 def _phenotypes(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> list[Phenotype]:
-    variances = phenotype_covariance(adjustment, prior, n_samples).diagonal()
+    variances = solve.phenotype_covariance(adjustment, prior, n_samples).diagonal()
     variances = variances * prior.residual_variance.mean() / prior.residual_variance
     pairs = zip(prior.effect_variance, prior.residual_variance, variances, strict=True)
     return [Phenotype(number, *map(float, each)) for number, each in enumerate(pairs)]
@@ -357,9 +341,9 @@ def _column(blocks: Sequence[FirstRound], phenotype: Phenotype) -> tuple[EffectM
         coordinates.append(seen)
         matrices.append(matrix.astype(np.float32))
     covariance, prior = np.array([[phenotype.variance]]), np.ones(1)
-    effects = own_effects(coordinates, covariance, prior)
-    (column,) = columns_of(coordinates, covariance, effects)
-    maps = effect_maps(matrices)
+    found = effects.own_effects(coordinates, covariance, prior)
+    (column,) = effects.columns_of(coordinates, covariance, found)
+    maps = effects.effect_maps(matrices)
     return maps, replace(column, number=phenotype.number), phenotype.effect * column.scale
 
 
@@ -388,7 +372,7 @@ def _coordinates(
         target = np.concatenate([target, values])
         errors = np.concatenate([errors, errors @ seen**2])
         noise = np.concatenate([noise, np.full(len(values), phenotype.noise)])
-    return whitened(
+    return solve.whitened(
         covariance,
         responses,
         target[:, None],

@@ -37,6 +37,7 @@ import numpy.typing as npt
 import scipy
 
 from primo_scale.genotypes.coding import GenotypeCoding
+from primo_scale.methods import linear_algebra
 from primo_scale.methods.catalogue import Estimator, Method, load
 from primo_scale.methods.effects import (
     Coordinates,
@@ -52,15 +53,7 @@ from primo_scale.methods.effects import (
     own_effects,
     sample_effects,
 )
-from primo_scale.methods.linear_algebra import (
-    FLOOR_SHARE,
-    Adjustment,
-    Float64,
-    TargetNoise,
-    adjust,
-    map_blocks,
-    noise_norm,
-)
+from primo_scale.methods.linear_algebra import Adjustment, Float64, TargetNoise, map_blocks
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.privacy.planning import ClipResponse
@@ -141,7 +134,7 @@ def adjusted(statistics: BlockMatrices, inputs: SolveInputs) -> Adjustment:
     """Return the statistics, adjusted for the fixed columns."""
     subsample = inputs.recipe.subsample
     factor = 1.0 if subsample is None else inputs.bounds.n_samples / subsample
-    return adjust(
+    return linear_algebra.adjust(
         statistics, inputs.scales, inputs.rescale, gram_factor=factor, ancestry=inputs.ancestry
     )
 
@@ -247,9 +240,10 @@ class Blend:
 
     def raised(self, values: Float64) -> Float64:
         """Return ascending eigenvalues of X'X, raised to a floor."""
-        norm = noise_norm(self.sigma, len(values)) * float(self.kept.mean())
+        norm = linear_algebra.noise_norm(self.sigma, len(values)) * float(self.kept.mean())
         return np.maximum(
-            values, max(FLOOR_SHARE * norm, _LEAST_EIGENVALUE * max(float(values[-1]), 1.0))
+            values,
+            max(linear_algebra.FLOOR_SHARE * norm, _LEAST_EIGENVALUE * max(float(values[-1]), 1.0)),
         )
 
 
@@ -565,7 +559,7 @@ def marginal_effects(
     counts the sampling of the clipped, zero-filled phenotype and the noise of the release: on
     private statistics all of this is post-processing (docs/maths/summary-statistics.md).
     """
-    adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
+    adjustment = linear_algebra.adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
     blocks = map(adjustment.block, range(statistics.layout.n_blocks))
     scores = np.concatenate([target for _, target, _ in blocks])
     sampling = np.outer(variances, adjustment.residual_squares())

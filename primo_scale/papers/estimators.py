@@ -35,16 +35,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from primo_scale.methods.catalogue import Estimator
+from primo_scale.methods import linear_algebra
+from primo_scale.methods.catalogue import Estimator, load
 from primo_scale.methods.effects import EffectPrior
-from primo_scale.methods.linear_algebra import (
-    Adjustment,
-    Float64,
-    floored_at_zero,
-    map_blocks,
-    noise_norm,
-    quotient,
-)
+from primo_scale.methods.linear_algebra import Adjustment, Float64, map_blocks
 from primo_scale.methods.solve import Solution, SolveInputs, adjusted
 from primo_scale.storage.block_matrices import BlockMatrices, Int64
 
@@ -58,7 +52,12 @@ def spectrum_of(adjustment: Adjustment, block: int) -> Spectrum:
     fixed_cross, target, _ = adjustment.block(block)
     gram, rounding = adjustment.gram(fixed_cross, block)
     values, vectors = np.linalg.eigh(gram)
-    return floored_at_zero(values, rounding), vectors, vectors.T @ target, fixed_cross
+    return (
+        linear_algebra.floored_at_zero(values, rounding),
+        vectors,
+        vectors.T @ target,
+        fixed_cross,
+    )
 
 
 def ridge(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> Solution:
@@ -114,8 +113,8 @@ def solve_ridge(
         """Set the weights of a block; return what they explain of C'Y, and the penalty."""
         spectrum = spectrum_of(adjustment, block) if spectra is None else spectra[block]
         values, vectors, target, fixed_cross = spectrum
-        penalty = penalty_for(noise_norm(adjustment.gram_sigma(block), len(values)))
-        factors = quotient(np.ones(len(values)), values + penalty)
+        penalty = penalty_for(linear_algebra.noise_norm(adjustment.gram_sigma(block), len(values)))
+        factors = linear_algebra.quotient(np.ones(len(values)), values + penalty)
         weights = vectors @ (factors[:, None] * target)
         genotypes[layout.variants(block)] = weights
         return fixed_cross.T @ weights, penalty
@@ -177,22 +176,24 @@ def project_phenotypes(
     )
     across = matrix * rescale / rescale[:, None]
     projected = replace(adjustment, across=across)
-    solution: Solution = estimator.load_solver()(projected, inputs, estimator)
+    solution: Solution = load(estimator.solver)(projected, inputs, estimator)
     return replace(solution, parameters=solution.parameters | _parameters(multiplier, radius))
 
 
 def solve_separately(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> Solution:
     """Solve every phenotype with its own copy of X'X."""
-    statistics, solver = adjustment.statistics, estimator.load_solver()
+    statistics, solver = adjustment.statistics, load(estimator.solver)
     found: list[Solution] = []
+    layout = replace(statistics.layout, n_phenotypes=1)
     for phenotype in range(statistics.layout.n_phenotypes):
         one, prior = slice(phenotype, phenotype + 1), inputs.prior
+        alone = OnePhenotype(statistics.path, statistics.kind, layout, statistics, phenotype)
         own = replace(
             inputs,
             rescale=inputs.rescale[one],
             prior=EffectPrior(prior.effect_variance[one], prior.residual_variance[one]),
         )
-        found.append(solver(adjusted(OnePhenotype.of(statistics, phenotype), own), own, estimator))
+        found.append(solver(adjusted(alone, own), own, estimator))
     return Solution(
         genotypes=np.hstack([each.genotypes for each in found]),
         fixed=np.hstack([each.fixed for each in found]),
@@ -207,15 +208,10 @@ def solve_separately(adjustment: Adjustment, inputs: SolveInputs, estimator: Est
 
 @dataclass(frozen=True)
 class OnePhenotype(BlockMatrices):
-    """Statistics of one phenotype, with its copy of X'X."""
+    """Statistics of the phenotype of a number, with its copy of X'X."""
 
     every: BlockMatrices
     number: int
-
-    @classmethod
-    def of(cls, every: BlockMatrices, number: int) -> OnePhenotype:
-        """Return the statistics of a phenotype by its number."""
-        return cls(every.path, every.kind, replace(every.layout, n_phenotypes=1), every, number)
 
     def gram(self, block: int, copy: int = 0) -> Int64:
         """Return X_b'X_b, shape (d_b, d_b)."""
@@ -283,12 +279,12 @@ def phenotype_projection(
     available here.
     """
     values, vectors = scipy.linalg.eigh(phenotype_gram, check_finite=False)
-    values = floored_at_zero(values)
+    values = linear_algebra.floored_at_zero(values)
     squares = np.zeros_like(values)
     for target in targets:
         squares += ((target @ vectors) ** 2).sum(axis=0)
     multiplier = ball_multiplier(values, squares, squared_radius)
-    return (vectors * quotient(values, values + multiplier)) @ vectors.T, multiplier
+    return (vectors * linear_algebra.quotient(values, values + multiplier)) @ vectors.T, multiplier
 
 
 def squared_radius(bound: float, noisy_total: float, sigma: float) -> float:

@@ -310,7 +310,10 @@ def _phenotypes(adjustment: Adjustment, prior: EffectPrior, n_samples: float) ->
     variances = solve.phenotype_covariance(adjustment, prior, n_samples).diagonal()
     variances = variances * prior.residual_variance.mean() / prior.residual_variance
     pairs = zip(prior.effect_variance, prior.residual_variance, variances, strict=True)
-    return [Phenotype(number, *map(float, each)) for number, each in enumerate(pairs)]
+    return [
+        Phenotype(number, float(effect), float(residual), float(variance))
+        for number, (effect, residual, variance) in enumerate(pairs)
+    ]
 
 
 def _of_block(

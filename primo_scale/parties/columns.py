@@ -205,7 +205,7 @@ def survey(
     n_columns = len(party.columns)
     unknown = hashlib.blake2b(bytes(4 * n_columns), digest_size=_ROW_DIGEST_BYTES).digest()
     digests = np.full(len(roster), unknown, dtype=f"V{_ROW_DIGEST_BYTES}")
-    sums = None if mixtures is None else MixtureSums(mixtures, n_columns)
+    sums = None if mixtures is None else np.zeros((mixtures.count, n_columns), dtype=np.int64)
     individuals: list[str] = []
     for positions, (iids, units) in people_of(party, roster):
         rows = units.astype("<i4")
@@ -213,10 +213,9 @@ def survey(
             hashlib.blake2b(row.tobytes(), digest_size=_ROW_DIGEST_BYTES).digest() for row in rows
         ]
         individuals += iids
-        if sums is not None:
-            sums.add(positions, units)
-    digest = hashlib.sha256(digests.tobytes()).hexdigest()
-    return individuals, digest, None if sums is None else sums.total()
+        if mixtures is not None and sums is not None:
+            add_to_mixtures(sums, mixtures, positions, units)
+    return individuals, hashlib.sha256(digests.tobytes()).hexdigest(), sums
 
 
 def people_of(party: PartyColumns, roster: Roster) -> Iterator[tuple[Positions, CodedPeople]]:
@@ -276,29 +275,18 @@ def packed_signs(mixtures: Mixtures, positions: Positions) -> npt.NDArray[np.uin
     return np.ascontiguousarray(words.view(np.uint8).T[: math.ceil(mixtures.count / 8)])
 
 
-class MixtureSums:
-    """Sums of k mixtures of `n_columns` columns, to which people are added."""
+def add_to_mixtures(sums: Int64, mixtures: Mixtures, positions: Positions, units: Int64) -> None:
+    """Add people of these positions in the roster to the sums of mixtures, shape (k, columns).
 
-    def __init__(self, mixtures: Mixtures, n_columns: int) -> None:
-        self._mixtures, self._of_everybody = mixtures, np.zeros(n_columns, dtype=np.int64)
-        # Sums with bits. They are integers below 2^53, and therefore exact in any order.
-        self._sums = np.zeros((8 * math.ceil(mixtures.count / 8), n_columns))
-
-    def add(self, positions: Positions, units: Int64) -> None:
-        """Add people of these positions in the roster, with units of shape (people, columns).
-
-        Units are from -2^20 to 2^20.
-        """
-        self._of_everybody += units.sum(axis=0)
-        packed, values = packed_signs(self._mixtures, positions), units.astype(np.float64)
-        for start in range(0, len(packed), _BYTES_OF_SIGNS):
-            part = packed[start : start + _BYTES_OF_SIGNS]
-            # The first mixture is the highest bit. np.unpackbits along this axis is far slower.
-            bits = (part[:, None] >> np.arange(7, -1, -1, dtype=np.uint8)[:, None]) & 1
-            signs = bits.reshape(8 * len(part), len(units)).astype(np.float64)
-            self._sums[8 * start : 8 * (start + len(part))] += signs @ values
-
-    def total(self) -> Int64:
-        """Return the sums, int64 of shape (k, columns)."""
-        with_bits = self._sums[: self._mixtures.count].astype(np.int64)
-        return 2 * with_bits - self._of_everybody
+    Their units, from -2^20 to 2^20, have the shape (people, columns).
+    """
+    packed, values = packed_signs(mixtures, positions), units.astype(np.float64)
+    of_everybody = units.sum(axis=0)
+    for start in range(0, len(packed), _BYTES_OF_SIGNS):
+        part = packed[start : start + _BYTES_OF_SIGNS]
+        # The first mixture is the highest bit. np.unpackbits along this axis is far slower.
+        bits = (part[:, None] >> np.arange(7, -1, -1, dtype=np.uint8)[:, None]) & 1
+        ones = bits.reshape(8 * len(part), len(units)).astype(np.float64)
+        rows = sums[8 * start : 8 * (start + len(part))]
+        # Sums with bits are integers below 2^53, and therefore exact in any order.
+        rows += 2 * (ones[: len(rows)] @ values).astype(np.int64) - of_everybody

@@ -20,7 +20,7 @@ from attrs import frozen
 from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.ledger.accounts import total_cost
-from primo_scale.parties.columns import MixtureSums
+from primo_scale.parties.columns import add_to_mixtures
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import open_to_readers
 from primo_scale.run import fields
@@ -286,14 +286,15 @@ def _named(parties: Sequence[PartyRelease]) -> list[PartyColumn]:
 
 def _constant(party: PartyRelease) -> Floats:
     """Return the released value of a column of ones, which has no noise."""
-    mixtures, n_people = party.document["mixtures"], party.document["n_people"]
-    if mixtures is None:
+    stated, n_people = party.document["mixtures"], party.document["n_people"]
+    if stated is None:
         return np.ones(n_people)
-    sums = MixtureSums(Mixtures(mixtures["count"], mixtures["seed"]), 1)
+    mixtures = Mixtures(stated["count"], stated["seed"])
+    sums = np.zeros((mixtures.count, 1), dtype=np.int64)
     for start in range(0, n_people, _ROWS_AT_A_TIME):
         people = np.arange(start, min(start + _ROWS_AT_A_TIME, n_people))
-        sums.add(people, np.ones((len(people), 1), dtype=np.int64))
-    return np.asarray(sums.total()[:, 0] / np.sqrt(mixtures["count"]))
+        add_to_mixtures(sums, mixtures, people, np.ones((len(people), 1), dtype=np.int64))
+    return np.asarray(sums[:, 0] / np.sqrt(mixtures.count))
 
 
 def _write(out: Path, model: PartyModel, parties: Sequence[PartyRelease], method: str) -> None:

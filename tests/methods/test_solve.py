@@ -201,7 +201,8 @@ def test_the_variance_of_the_blend_is_that_of_the_posterior():
 )
 def test_weights_are_not_too_large_if_the_gram_is_known_badly(monkeypatch, estimator, precision):
     """A posterior mean w of effects b has ``E[b w] = E[w^2]``, whatever it is conditioned on."""
-    monkeypatch.setattr(module, "FLOOR_SHARE", 0.0)  # else it is not a posterior mean
+    # Weights by raised eigenvalues are no posterior mean.
+    monkeypatch.setattr(module.linear_algebra, "FLOOR_SHARE", 0.0)
     rng, norms, n_panel, n, sigma = np.random.default_rng(8), np.repeat([1, 4], 6), 30, 1000, 1500.0
     diagonal, effect = n * np.linspace(1, 5, 12), 50.0
     spread = np.sqrt(np.outer(diagonal, diagonal) / n_panel)

@@ -25,7 +25,7 @@ from experiments.gaussian_noise import Float64
 from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Cohort, alleles, centred, cohort_of
 from experiments.releases import demo_panel, mosaic_of
 from experiments.reproduction import Setting
-from primo_scale.simulation.cohort import A1_COPIES, GenotypeScores, score_people
+from primo_scale.simulation.cohort import A1_COPIES, score_people
 
 N_VARIANTS = 25
 HIDDEN_UNITS = 50
@@ -87,7 +87,7 @@ def genotypes(n_people: int, rng: np.random.Generator) -> Float64:
     seed = int(rng.integers(0, 2**63))
     mosaic = replace(mosaic_of(panel, seed), mean_segment=_MEAN_SEGMENT)
     copies = np.tile(np.nan_to_num(A1_COPIES), (N_VARIANTS, 1))
-    counts = GenotypeScores(chosen, np.arange(N_VARIANTS), copies)
+    counts = chosen, np.arange(N_VARIANTS), copies
     return score_people(mosaic, range(n_people), counts, N_VARIANTS)
 
 

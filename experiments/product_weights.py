@@ -92,7 +92,7 @@ def product_weights(
 ) -> Float64:
     """Return the product's weights for haplotypes and phenotypes as simulated, shape (d, l)."""
     solution = solution_of(noisy, cohort, estimator, method=method)
-    return np.asarray(solution.weights.genotypes * (noisy.unit / noisy.attenuation))
+    return np.asarray(solution.genotypes * (noisy.unit / noisy.attenuation))
 
 
 def ridge_weights(noisy: NoisyStatistics, penalty: float) -> Float64:

@@ -152,7 +152,7 @@ def _simulate(
     write_bounds(prefix, model)
     people = simulate_people(mosaic, n_people, model, effects)
     if name == "fresh":
-        people = (replace(slab, trait=slab.genetic_value) for slab in people)
+        people = ((*slab[:4], slab[3]) for slab in people)
     write_people(prefix, people, model, SEEDS[name])
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from primo_scale.gaussian.calibration import release_mu
-from primo_scale.methods.catalogue import ESTIMATORS, METHODS
+from primo_scale.methods.catalogue import ESTIMATORS, METHODS, load
 from primo_scale.privacy import mechanism as mechanism_module
 from primo_scale.privacy.mechanism import (
     CALIBRATIONS,
@@ -43,7 +43,7 @@ from primo_scale.verify.theorems import (
 def test_an_estimator_is_described_and_verified(name: str) -> None:
     estimator = ESTIMATORS[name]
     assert (estimator.name, bool(estimator.description)) == (name, True)
-    assert callable(estimator.load_solver())
+    assert callable(load(estimator.solver))
     assert name in VERIFIED_ESTIMATORS
 
 

@@ -67,38 +67,31 @@ EXCEEDED = "EXCEEDS THE CLAIM"
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Lower bounds on epsilon at a given delta, and on the mu of Gaussian privacy."""
-
-    epsilon: float
-    mu: float
-
-
-@dataclass(frozen=True)
 class Audit:
     """Result of an audit of one mechanism with its stated noise.
 
-    Each pair of neighbours has a name, the exact mu of this pair under the stated noise, and what
-    the runs show. The mu of a subsample is None, because it is not a Gaussian mechanism.
+    Each pair of neighbours has a name, the exact mu of this pair under the stated noise, and the
+    lower bounds on epsilon and mu that the runs show. The mu of a subsample is None, because it is
+    not a Gaussian mechanism.
     """
 
     mechanism: Mechanism
-    pairs: tuple[tuple[str, float | None, Evidence], ...]
+    pairs: tuple[tuple[str, float | None, float, float], ...]
 
     @property
     def attainable(self) -> float | None:
         """Largest epsilon that these pairs can show if the noise is as stated."""
-        return self._epsilon_of([mu for _, mu, _ in self.pairs if mu is not None])
+        return self._epsilon_of([mu for _, mu, *_ in self.pairs if mu is not None])
 
     @property
     def epsilon(self) -> float:
         """Lower bound on epsilon at the promised delta, for any mechanism."""
-        return max(shown.epsilon for *_, shown in self.pairs)
+        return max(epsilon for _, _, epsilon, _ in self.pairs)
 
     @property
     def gaussian_epsilon(self) -> float | None:
         """Lower bound on epsilon for a Gaussian mechanism; None for a subsample."""
-        return self._epsilon_of([shown.mu for _, mu, shown in self.pairs if mu is not None])
+        return self._epsilon_of([shown for _, mu, _, shown in self.pairs if mu is not None])
 
     @property
     def verdict(self) -> str:
@@ -106,8 +99,8 @@ class Audit:
         found = (self.epsilon, self.gaussian_epsilon or 0.0, self.attainable or 0.0)
         if max(found) > self.mechanism.promise.epsilon:
             return EXCEEDED
-        short = (mu is not None and shown.mu > mu for _, mu, shown in self.pairs)
-        return SHORT if any(short) else WITHIN
+        short = any(mu is not None and shown > mu for _, mu, _, shown in self.pairs)
+        return SHORT if short else WITHIN
 
     def _epsilon_of(self, mus: list[float]) -> float | None:
         if not mus:
@@ -143,7 +136,7 @@ def audit(
         scores = [stated, _learned_scores(before, after)]
         mu = None if mechanism.recipe.subsample else float(np.linalg.norm(shift))
         shown = evidence(scores, delta=delta, false_alarm=false_alarm / len(pairs))
-        audited.append((pair.name, mu, shown))
+        audited.append((pair.name, mu, *shown))
     return Audit(mechanism, tuple(audited))
 
 
@@ -273,8 +266,8 @@ def _learned_scores(before: Floats, after: Floats) -> Scores:
 # ---- Evidence ------------------------------------------------------------------------------------
 
 
-def evidence(scores: Sequence[Scores], *, delta: float, false_alarm: float) -> Evidence:
-    """Return lower bounds on epsilon and mu.
+def evidence(scores: Sequence[Scores], *, delta: float, false_alarm: float) -> tuple[float, float]:
+    """Return lower bounds on epsilon at delta, and on the mu of Gaussian privacy.
 
     Source: docs/audit.md, "Bounds"; confidence limits of Clopper and Pearson (1934).
 
@@ -295,7 +288,7 @@ def evidence(scores: Sequence[Scores], *, delta: float, false_alarm: float) -> E
         shift = ndtri(rate_at_least(after, runs, level)) - ndtri(rate_at_most(before, runs, level))
         return np.asarray(np.maximum(shift, 0))[None]
 
-    return Evidence(_judged(scores, epsilon), _judged(scores, mu))
+    return _judged(scores, epsilon), _judged(scores, mu)
 
 
 def rate_at_least(successes: Integers, runs: int, false_alarm: float) -> Floats:
@@ -422,15 +415,14 @@ def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
     subsampling.md. The mechanism is calibrated to `audit_bounds`; at another split than `SPLIT` its
     pairs are valid and close to the worst.
     """
-    promise, rows = mechanism.promise, _Rows(mechanism.bounds)
+    promise, bounds = mechanism.promise, mechanism.bounds
     replaced = promise.adjacency is Adjacency.REPLACE_ONE
     if promise.unit is PrivacyUnit.LABEL:
-        pairs = _labels(rows)
+        pairs = _labels(bounds)
         return pairs if replaced else pairs[-1:]
     if not replaced:
-        return _removed(rows, counted=promise.counts_are_private)
-    farthest = _farthest_genotypes(mechanism, rows)
-    return _replaced(rows, *farthest, counted=promise.counts_are_private)
+        return _removed(bounds, counted=promise.counts_are_private)
+    return _replaced(mechanism)
 
 
 def statistics_of(
@@ -465,7 +457,7 @@ def grams(rows: Integers, block_sizes: tuple[int, ...]) -> tuple[Integers, ...]:
     return tuple(part.T @ part for part in parts)
 
 
-def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, Integers]:
+def _farthest_genotypes(mechanism: Mechanism) -> tuple[Integers, Integers]:
     """Return the two genotype rows with the largest joint shift for opposite phenotypes.
 
     Their cosine is t/2 (docs/maths/gram.md, Theorem 1). Rows clipped in blocks have one direction:
@@ -473,44 +465,33 @@ def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, In
     (docs/maths/blocks.md, Theorem 2). X'X of a subsample is a separate release, in which orthogonal
     rows have the largest distance.
     """
+    bounds = mechanism.bounds
     if mechanism.recipe.subsample is not None:
-        return rows.two_genotypes(0.0, _DIAGONAL)
-    if mechanism.bounds.block_norms is not None:
-        return rows.genotypes(_DIAGONAL), rows.genotypes(_DIAGONAL, last_block_first=True)
-    return rows.two_genotypes((mechanism.split or 0.0) / 2, _DIAGONAL)
+        return _two_genotypes(bounds, 0.0, _DIAGONAL)
+    if bounds.block_norms is not None:
+        return _genotypes(bounds, _DIAGONAL), _genotypes(bounds, _DIAGONAL, last_block_first=True)
+    return _two_genotypes(bounds, (mechanism.split or 0.0) / 2, _DIAGONAL)
 
 
-class _Rows:
-    """Rows that attain given bounds in given directions."""
+def _genotypes(bounds: PublicBounds, angle: float, *, last_block_first: bool = False) -> Integers:
+    """Return the longest row at an angle to the first variant in every block.
 
-    def __init__(self, bounds: PublicBounds) -> None:
-        self._block_norms, left = [], bounds.row_norm
-        for norm in bounds.block_norms or (bounds.row_norm,) * len(bounds.block_sizes):
-            self._block_norms.append(min(norm, left))
-            left -= self._block_norms[-1]
-        self._phenotype_norm = bounds.phenotype_norm
-        self.no_phenotypes = self.phenotypes(0.0) * 0
-        self.others = np.tile(self.genotypes(0.0), (N_SAMPLES - 1, 1))
+    One block attains its bound, and the other one receives the remainder of the total bound.
+    """
+    rows, left = [], bounds.row_norm
+    for norm in bounds.block_norms or (bounds.row_norm,) * len(bounds.block_sizes):
+        rows.append(_in_direction(angle, min(norm, left)))
+        left -= min(norm, left)
+    return np.concatenate(rows[::-1] if last_block_first else rows)
 
-    def genotypes(self, angle: float, *, last_block_first: bool = False) -> Integers:
-        """Return the longest row at an angle to the first variant in every block.
 
-        One block attains its bound, and the other one receives the remainder of the total bound.
-        """
-        norms = reversed(self._block_norms) if last_block_first else self._block_norms
-        return np.concatenate([_in_direction(angle, norm) for norm in norms])
+def _two_genotypes(bounds: PublicBounds, cosine: float, centre: float) -> tuple[Integers, Integers]:
+    """Return two longest rows with a given cosine, symmetric about the angle `centre`.
 
-    def two_genotypes(self, cosine: float, centre: float) -> tuple[Integers, Integers]:
-        """Return two longest rows with a given cosine, symmetric about the angle `centre`.
-
-        X'X changes on its diagonal if `centre` is `_DIAGONAL`, else off it.
-        """
-        half = math.acos(cosine) / 2
-        return self.genotypes(centre - half), self.genotypes(centre + half)
-
-    def phenotypes(self, angle: float) -> Integers:
-        """Return the longest phenotypes at an angle to the first one."""
-        return _in_direction(angle, self._phenotype_norm)
+    X'X changes on its diagonal if `centre` is `_DIAGONAL`, else off it.
+    """
+    half = math.acos(cosine) / 2
+    return _genotypes(bounds, centre - half), _genotypes(bounds, centre + half)
 
 
 def _in_direction(angle: float, norm: int) -> Integers:
@@ -519,55 +500,62 @@ def _in_direction(angle: float, norm: int) -> Integers:
     return np.trunc(exact).astype(np.int64)
 
 
-def _person(x: Integers, y: Integers, *, observed: bool = True) -> Person:
-    return Person(x, y, np.full(N_PHENOTYPES, int(observed), dtype=np.int64))
+def _person(x: Integers, y: Integers | None = None, *, observed: bool = True) -> Person:
+    none = np.zeros(N_PHENOTYPES, dtype=np.int64)
+    return Person(x, none if y is None else y, none + observed)
 
 
-def _replaced(rows: _Rows, u: Integers, v: Integers, *, counted: bool) -> tuple[NeighbourPair, ...]:
-    """Return pairs of replaced rows; it is private which phenotypes a person has if `counted`."""
-    y, others = rows.phenotypes(_DIAGONAL), np.tile(v, (N_SAMPLES - 1, 1))
-    joint = NeighbourPair("everything", others, _person(u, y), _person(v, -y))
-    x = rows.genotypes(_DIAGONAL) * 0
-    absent = _person(x, rows.no_phenotypes, observed=not counted)
-    missing = NeighbourPair("phenotypes", rows.others, _person(x, y), absent)
-    return joint, *_gram_alone(rows), missing
+def _others(row: Integers) -> Integers:
+    """Return the genotypes of all other people, which are equal."""
+    return np.tile(row, (N_SAMPLES - 1, 1))
 
 
-def _gram_alone(rows: _Rows) -> tuple[NeighbourPair, ...]:
-    """Return pairs of orthogonal rows without phenotypes, which change X'X alone."""
-    pairs = []
+def _replaced(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
+    """Return pairs of replaced rows.
+
+    Between the first and the last are pairs of orthogonal rows without phenotypes, which change X'X
+    alone.
+    """
+    bounds, counted = mechanism.bounds, mechanism.promise.counts_are_private
+    (u, v), y = _farthest_genotypes(mechanism), _in_direction(_DIAGONAL, bounds.phenotype_norm)
+    pairs = [NeighbourPair("everything", _others(v), _person(u, y), _person(v, -y))]
     for name, centre in (("X'X, diagonal", _DIAGONAL), ("X'X, off the diagonal", _OFF_DIAGONAL)):
-        before, after = (
-            _person(x, rows.no_phenotypes, observed=False) for x in rows.two_genotypes(0.0, centre)
-        )
-        others = np.tile(after.genotypes, (N_SAMPLES - 1, 1))
-        pairs.append(NeighbourPair(name, others, before, after))
-    return tuple(pairs)
+        two = _two_genotypes(bounds, 0.0, centre)
+        people = (_person(x, observed=False) for x in two)
+        pairs.append(NeighbourPair(name, _others(two[1]), *people))
+    # It is private which phenotypes a person has if they are counted.
+    before, after = _person(u * 0, y), _person(u * 0, observed=not counted)
+    others = _others(_genotypes(bounds, 0.0))
+    return *pairs, NeighbourPair("phenotypes", others, before, after)
 
 
-def _removed(rows: _Rows, *, counted: bool) -> tuple[NeighbourPair, ...]:
+def _removed(bounds: PublicBounds, *, counted: bool) -> tuple[NeighbourPair, ...]:
     """Return pairs of a present and an absent person, who remains in counts unless `counted`."""
     # A row orthogonal to all others determines the smallest eigenvalue.
-    x, y = rows.genotypes(math.pi / 2), rows.phenotypes(_DIAGONAL)
+    others, x = _others(_genotypes(bounds, 0.0)), _genotypes(bounds, math.pi / 2)
+    y = _in_direction(_DIAGONAL, bounds.phenotype_norm)
     present = {
         "everything": _person(x, y),
-        "X'X": _person(rows.genotypes(_DIAGONAL), rows.no_phenotypes, observed=not counted),
+        "X'X": _person(_genotypes(bounds, _DIAGONAL), observed=not counted),
         "phenotypes": _person(x * 0, y),
     }
-    nobody = None if counted else _person(x * 0, rows.no_phenotypes)
-    return tuple(NeighbourPair(name, rows.others, p, nobody) for name, p in present.items())
+    nobody = None if counted else _person(x * 0)
+    return tuple(NeighbourPair(name, others, each, nobody) for name, each in present.items())
 
 
-def _labels(rows: _Rows) -> tuple[NeighbourPair, ...]:
+def _labels(bounds: PublicBounds) -> tuple[NeighbourPair, ...]:
     """Return pairs of other phenotypes; the last one is of missing phenotypes."""
-    x, y, diagonal = rows.genotypes(_DIAGONAL), rows.phenotypes(0.0), rows.phenotypes(_DIAGONAL)
+    x, others = _genotypes(bounds, _DIAGONAL), _others(_genotypes(bounds, 0.0))
+    y, turned, diagonal = (
+        _in_direction(angle, bounds.phenotype_norm) for angle in (0.0, math.pi / 2, _DIAGONAL)
+    )
     changes = {
         "reversed": (_person(x, y), _person(x, -y)),
-        "turned": (_person(x, y), _person(x, rows.phenotypes(math.pi / 2))),
-        "missing": (_person(x, diagonal), _person(x, y * 0, observed=False)),
+        "turned": (_person(x, y), _person(x, turned)),
+        "missing": (_person(x, diagonal), _person(x, observed=False)),
     }
     return tuple(
-        NeighbourPair(f"phenotypes, {name}", rows.others, *pair) for name, pair in changes.items()
+        NeighbourPair(f"phenotypes, {name}", others, *pair) for name, pair in changes.items()
     )
 
 

@@ -322,9 +322,9 @@ def audit(asked: Any) -> None:
         if result.verdict == WITHIN:
             continue
         failed += 1
-        for name, mu, shown in result.pairs:
+        for name, mu, _, shown in result.pairs:
             stated = "" if mu is None else f"mu {mu:.3f} stated, "
-            click.echo(f"    {name}: {stated}at least {shown.mu:.3f} shown")
+            click.echo(f"    {name}: {stated}at least {shown:.3f} shown")
     if failed:
         click.echo(f"AUDIT FAILED: {failed} of {len(subjects)} mechanisms")
         sys.exit(1)

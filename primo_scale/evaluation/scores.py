@@ -16,27 +16,15 @@ import pandas as pd
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
-from primo_scale.genotypes.coding import (
-    LEAST_MATCHED,
-    MatchCounts,
-    compare_alleles,
-    read_reference_frequencies,
-    strand_is_unknown,
-)
+from primo_scale.genotypes import coding
+from primo_scale.genotypes.coding import LEAST_MATCHED, MatchCounts
 from primo_scale.genotypes.source import SourceFiles, open_source
-from primo_scale.genotypes.store import (
-    MISSING_DOSAGE,
-    GenotypeStore,
-    PackedBytes,
-    Packing,
-    open_genotype_store,
-)
+from primo_scale.genotypes.store import MISSING_DOSAGE, GenotypeStore, PackedBytes, Packing
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, build_name
 from primo_scale.interruption import check
 from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_release
 from primo_scale.ranges import runs_of
 from primo_scale.storage.files import refuse_missing_file
-from primo_scale.storage.locations import Location
 from primo_scale.verify.chromosomes import positioned_chromosome
 from primo_scale.verify.files import CENTRE_FILE, WEIGHTS_FILE
 from primo_scale.verify.formats import NAMED_COLUMNS, WEIGHTS_HEADER
@@ -271,11 +259,6 @@ def open_files(files: SourceFiles) -> Genotypes:
     return Genotypes(source.samples, source.variants, read, packing, at_a_time)
 
 
-def open_store(location: Location) -> Genotypes:
-    """Open a genotype store."""
-    return people_of_store(open_genotype_store(location))
-
-
 def people_of_store(
     store: GenotypeStore, samples: slice = slice(None), people: Index | None = None
 ) -> Genotypes:
@@ -310,7 +293,7 @@ def match_weights(
     here = pairs["variant"]
     found_alleles = zip(pairs["effect_allele"], pairs["other_allele"], strict=True)
     wanted_alleles = zip(variants.allele1[here], variants.allele2[here], strict=True)
-    comparisons = map(compare_alleles, found_alleles, wanted_alleles)
+    comparisons = map(coding.compare_alleles, found_alleles, wanted_alleles)
     pairs = pairs.assign(found=pd.Series(list(comparisons), dtype=object))
     matched = pairs.dropna(subset="found").sort_values("variant")
     twice = matched[matched["row"].duplicated() | matched["variant"].duplicated()]
@@ -322,12 +305,13 @@ def match_weights(
         )
     found, rows = matched["variant"].to_numpy(), matched["row"].to_numpy()
     swapped, flipped = np.array([*matched["found"]], dtype=np.bool_).reshape(-1, 2).T
+    ambiguous = map(coding.strand_is_unknown, variants.allele1[found], variants.allele2[found])
     counts = MatchCounts(
         total=len(file.variants),
         matched=len(matched),
         swapped=int(swapped.sum()),
         flipped=int(flipped.sum()),
-        ambiguous=sum(map(strand_is_unknown, variants.allele1[found], variants.allele2[found])),
+        ambiguous=sum(ambiguous),
         mismatched=pairs["row"].nunique() - len(matched),
         absent=len(file.variants) - pairs["row"].nunique(),
     )
@@ -347,7 +331,8 @@ def match_weights(
     constant = -2 * weights[swapped].sum(axis=0)
     centres = np.full(len(found), np.nan)
     if file.centres is not None:
-        centres = 2 * read_reference_frequencies(file.centres, variants.select(found)).a1_frequency
+        chosen = variants.select(found)
+        centres = 2 * coding.read_reference_frequencies(file.centres, chosen).a1_frequency
     return MatchedWeights(found, weights, constant, centres, counts)
 
 

@@ -88,7 +88,8 @@ def count_genotypes(packed: PackedGenotypes, n_samples: int) -> Int64:
 def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotypes:
     """Return the packed genotypes of the samples at the positions `keep`, in that order."""
     width = packed_width(len(keep))
-    if _is_byte_aligned_run(keep):
+    is_aligned = len(keep) > 0 and keep[0] % GENOTYPES_PER_BYTE == 0
+    if is_aligned and np.all(np.diff(keep) == 1):
         first = int(keep[0]) // GENOTYPES_PER_BYTE
         result = packed[:, first : first + width].copy()
         if len(keep) % GENOTYPES_PER_BYTE:
@@ -98,13 +99,9 @@ def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotyp
     # Four consecutive samples are one byte or parts of two bytes, and are moved together.
     of_four, *others = keep[: len(keep) // 4 * 4].reshape(-1, 4).T
     runs = np.logical_and.reduce([other == of_four + k for k, other in enumerate(others, start=1)])
-    _repack(packed, *_places(keep), runs, result)
+    # The byte of every position, and the place of its lowest bit in the byte.
+    _repack(packed, keep >> 2, ((keep & 3) << 1).astype(np.uint32), runs, result)
     return result
-
-
-def _places(positions: npt.NDArray[np.intp]) -> tuple[Int64, npt.NDArray[np.uint32]]:
-    """Return the byte of every position, and the place of its lowest bit in the byte."""
-    return positions >> 2, ((positions & 3) << 1).astype(np.uint32)
 
 
 def _as_words(packed: PackedGenotypes) -> npt.NDArray[np.uint64]:
@@ -121,11 +118,6 @@ def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _is_byte_aligned_run(keep: npt.NDArray[np.intp]) -> bool:
-    aligned = len(keep) > 0 and keep[0] % GENOTYPES_PER_BYTE == 0
-    return bool(aligned and np.all(np.diff(keep) == 1))
 
 
 @compiled

@@ -18,35 +18,10 @@ import numpy as np
 from llvmlite import ir
 
 from primo_scale.errors import Field, UsageError
-from primo_scale.kernels import AUTOMATIC, KERNELS
-from primo_scale.kernels.compiling import (
-    I8,
-    I32,
-    I64,
-    Builder,
-    Value,
-    compiled,
-    emitted,
-    function,
-    host_features,
-    inlined,
-    pointer,
-    word,
-)
+from primo_scale.kernels import AUTOMATIC, KERNELS, compiling, products
+from primo_scale.kernels.compiling import I8, I32, Builder, Value, host_features, pointer, word
 from primo_scale.kernels.packed import add_squared_norms, decode
-from primo_scale.kernels.products import (
-    UNCLIPPED,
-    Int8,
-    Int32,
-    ProductKernel,
-    ProductSum,
-    copied_bytes,
-    row_stride,
-    scale_columns,
-    spread_rows,
-    whole_rows,
-    whole_vectors,
-)
+from primo_scale.kernels.products import UNCLIPPED, Int8, Int32, ProductKernel, ProductSum
 from primo_scale.ranges import whole_multiple
 
 LANES = 16
@@ -104,7 +79,7 @@ def warmed_up(name: str, largest_code: int) -> str:
     # Two rows, because Numba compiles a different version for a single, contiguous row.
     packed, table = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 4), dtype=np.int8)
     codes = decode(packed, table, 4)
-    scale_columns(codes, np.full(4, UNCLIPPED))
+    products.scale_columns(codes, np.full(4, UNCLIPPED))
     add_squared_norms(np.zeros(4, dtype=np.int64), packed, table)
     ProductSum(kernel, (2, 2), 1).add(codes, codes)
     return kernel.name
@@ -127,12 +102,11 @@ def loop(
     `zeros` are the totals before the first iteration, and the last totals are returned. LLVM may
     unroll the loop unless `unrolled` is false; unrolling slows a loop of few iterations.
     """
-    before, again, after = (
-        builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
-    )  # fmt: skip
+    before = builder.block
+    again, after = (builder.append_basic_block(name) for name in ("loop", "after"))
     builder.branch(again)
     builder.position_at_end(again)
-    count = builder.phi(I64)
+    count = builder.phi(compiling.I64)
     count.add_incoming(word(0), before)
     totals = [builder.phi(zero.type) for zero in zeros]
     for total, zero in zip(totals, zeros, strict=True):
@@ -144,17 +118,12 @@ def loop(
         total.add_incoming(value, last)
     branch = builder.cbranch(builder.icmp_signed("<", done, steps), again, after)
     if not unrolled:
-        branch.set_metadata("llvm.loop", _not_unrolled(builder))
+        name = ir.MetaDataString(builder.module, "llvm.loop.unroll.disable")
+        node = builder.module.add_metadata([builder.module.add_metadata([name])])
+        node.operands = (node, *node.operands)  # LLVM requires that the first one is the node
+        branch.set_metadata("llvm.loop", node)
     builder.position_at_end(after)
     return advanced
-
-
-def _not_unrolled(builder: Builder) -> Value:
-    """Return the metadata of a loop that is not unrolled, whose first operand is itself."""
-    name = ir.MetaDataString(builder.module, "llvm.loop.unroll.disable")
-    node = builder.module.add_metadata([builder.module.add_metadata([name])])
-    node.operands = (node, *node.operands)
-    return node
 
 
 def load(
@@ -205,16 +174,11 @@ _TILES = 8
 _AMX_SUMS, _AMX_LEFT, _AMX_RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)
 
 
-def _whole_tiles() -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return the input of `_configure_tiles`: palette 1, bytes per row and rows of every tile."""
-    configuration = np.zeros(64, dtype=np.uint8)
-    configuration[0] = 1
-    configuration[16 : 16 + 2 * _TILES].view(np.uint16)[:] = VECTOR_BYTES
-    configuration[48 : 48 + _TILES] = _TILE_ROWS
-    return configuration
-
-
-_WHOLE_TILES = _whole_tiles()
+# Input of `_configure_tiles`: palette 1, bytes per row and rows of every tile.
+_WHOLE_TILES = np.zeros(64, dtype=np.uint8)
+_WHOLE_TILES[0] = 1
+_WHOLE_TILES[16 : 16 + 2 * _TILES].view(np.uint16)[:] = VECTOR_BYTES
+_WHOLE_TILES[48 : 48 + _TILES] = _TILE_ROWS
 
 
 class Amx(ProductKernel):
@@ -235,8 +199,8 @@ class Amx(ProductKernel):
     def add(self, total: tuple[Int32, tuple[int, int]], left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32; only the upper triangle if both are one array."""
         same = left is right
-        right = whole_vectors(right)
-        left = right if same else whole_vectors(left)
+        right = products.whole_vectors(right)
+        left = right if same else products.whole_vectors(left)
         rows, columns = _tiles(left, on_the_right=False), _tiles(right, on_the_right=True)
         _add_blocks(total[0], rows, columns, same)
 
@@ -249,8 +213,8 @@ class Amx(ProductKernel):
 
     def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
         """Return the memory of tiles and copies of both operands, or of a copy of the sums."""
-        tiles = (_n_blocks(left) + _n_blocks(right)) * _BLOCK_ROWS * row_stride(people)
-        copies = copied_bytes(left, right, people, same=same)
+        tiles = (_n_blocks(left) + _n_blocks(right)) * _BLOCK_ROWS * products.row_stride(people)
+        copies = products.copied_bytes(left, right, people, same=same)
         return max(tiles + copies, left * right * np.dtype(np.int32).itemsize)
 
 
@@ -261,7 +225,7 @@ def _n_blocks(rows: int) -> int:
 def _tiles(codes: Int8, *, on_the_right: bool) -> Int8:
     """Return the tiles, shape (blocks of 32 rows, steps of 64 people, bytes of two tiles)."""
     shape = _n_blocks(len(codes)), codes.shape[1] // VECTOR_BYTES, _STEP_BYTES
-    tiles = spread_rows(1, math.prod(shape)).reshape(shape)
+    tiles = products.spread_rows(1, math.prod(shape)).reshape(shape)
     _write_tiles(codes, _last_block(codes), tiles, on_the_right)
     return tiles
 
@@ -269,13 +233,13 @@ def _tiles(codes: Int8, *, on_the_right: bool) -> Int8:
 def _last_block(codes: Int8) -> Int8:
     """Return the last rows, zero-padded to a whole block, in the layout of `whole_vectors`."""
     whole = len(codes) // _BLOCK_ROWS * _BLOCK_ROWS
-    block = spread_rows(_BLOCK_ROWS, codes.shape[1])
+    block = products.spread_rows(_BLOCK_ROWS, codes.shape[1])
     block[: len(codes) - whole] = codes[whole:]
     block[len(codes) - whole :] = 0
     return block
 
 
-@inlined
+@compiling.inlined
 def _address(codes: Any, last: Any, block: Any) -> Any:
     """Return the address of a block of 32 rows."""
     if (block + 1) * _BLOCK_ROWS > codes.shape[0]:
@@ -283,7 +247,7 @@ def _address(codes: Any, last: Any, block: Any) -> Any:
     return codes.ctypes.data + block * _BLOCK_ROWS * codes.strides[0]
 
 
-@compiled
+@compiling.compiled
 def _write_tiles(codes: Any, last: Any, tiles: Any, on_the_right: Any) -> None:
     """Write two tiles for every 32 rows and 64 people, in the layout of a left or right operand."""
     stride = codes.strides[0]
@@ -300,7 +264,7 @@ def _write_tiles(codes: Any, last: Any, tiles: Any, on_the_right: Any) -> None:
                 tile += _TILE_BYTES
 
 
-@compiled
+@compiling.compiled
 def _add_blocks(total: Any, left: Any, right: Any, same: Any) -> None:
     _configure_tiles(_WHOLE_TILES.ctypes.data)
     for first_column in range(0, right.shape[0], _RIGHT_BLOCKS):
@@ -321,7 +285,7 @@ def _add_blocks(total: Any, left: Any, right: Any, same: Any) -> None:
     _release_tiles()
 
 
-@compiled
+@compiling.compiled
 def _write_rows(sums: Any, matrix: Any) -> None:
     """Write the sums, ordered by block, half and row, as rows of a matrix."""
     for row in range(matrix.shape[0]):
@@ -346,19 +310,19 @@ def _request_tiles() -> bool:
     return int(status) == 0
 
 
-@emitted()
+@compiling.emitted()
 def _configure_tiles(builder: Builder, configuration: Value) -> None:
     """Configure eight tiles for this thread, with the sizes stored at an address."""
     _emit(builder, "ldtilecfg", pointer(builder, configuration, I8))
 
 
-@emitted()
+@compiling.emitted()
 def _release_tiles(builder: Builder) -> None:
     """Release this thread's tiles, so that the system does not need to save them."""
     _emit(builder, "tilerelease")
 
 
-@emitted()
+@compiling.emitted()
 def _add_block(builder: Builder, left: Value, right: Value, steps: Value, sums: Value) -> None:
     """Add the product of 32 left rows with 32 right rows of int8: ``sums += left @ right.T``.
 
@@ -388,7 +352,7 @@ def _add_block(builder: Builder, left: Value, right: Value, steps: Value, sums: 
         _move(builder, "tilestored64", tile, sums, number)
 
 
-@emitted()
+@compiling.emitted()
 def _stack(builder: Builder, rows: Value, stride: Value, tile: Value) -> None:
     """Store 64 bytes of 16 rows as a left operand, one row after another.
 
@@ -397,7 +361,7 @@ def _stack(builder: Builder, rows: Value, stride: Value, tile: Value) -> None:
     _store(builder, _amx_rows(builder, rows, stride), tile)
 
 
-@emitted()
+@compiling.emitted()
 def _interleave(builder: Builder, rows: Value, stride: Value, tile: Value) -> None:
     """Store 64 bytes of 16 rows as a right operand: four bytes of each row, then the next four.
 
@@ -429,7 +393,7 @@ def _multiply(builder: Builder, sums: int, left: int, right: int) -> None:
 def _emit(builder: Builder, name: str, *operands: Value) -> None:
     """Emit one instruction without a result."""
     kinds = [operand.type for operand in operands]
-    builder.call(function(builder, f"llvm.x86.{name}", kinds, ir.VoidType()), operands)
+    builder.call(compiling.function(builder, f"llvm.x86.{name}", kinds, ir.VoidType()), operands)
 
 
 # ---- AVX-512 VNNI --------------------------------------------------------------------------------
@@ -471,9 +435,9 @@ class Vnni(ProductKernel):
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32; only the upper triangle if both are one array."""
         same = left is right
-        right = whole_vectors(right, _VNNI_RIGHT_ROWS)
-        left = right if same else whole_vectors(left)
-        unsigned = spread_rows(whole_multiple(len(left), _VNNI_LEFT_ROWS), left.shape[1])
+        right = products.whole_vectors(right, _VNNI_RIGHT_ROWS)
+        left = right if same else products.whole_vectors(left)
+        unsigned = products.spread_rows(whole_multiple(len(left), _VNNI_LEFT_ROWS), left.shape[1])
         surplus, sums = (np.empty(size, dtype=np.int32) for size in (len(right), _VNNI_SUMS))
         _add_byte_products(total, left, (unsigned, surplus, sums), right, same)
 
@@ -482,10 +446,12 @@ class Vnni(ProductKernel):
 
         The operands are copied because the last people of a row group do not fill whole vectors.
         """
-        return left * row_stride(people) + copied_bytes(left, right, people, same=same)
+        return left * products.row_stride(people) + products.copied_bytes(
+            left, right, people, same=same
+        )
 
 
-@compiled
+@compiling.compiled
 def _add_byte_products(total: Any, left: Any, memory: Any, right: Any, same: Any) -> None:
     """Add ``left @ right.T`` for operands of the same layout, which are zero after the last person.
 
@@ -521,7 +487,7 @@ def _add_byte_products(total: Any, left: Any, memory: Any, right: Any, same: Any
                             total[i + row, j + column] += found - surplus[j + column]
 
 
-@emitted()
+@compiling.emitted()
 def _tile(
     builder: Builder, left: Value, right: Value, stride: Value, steps: Value, sums: Value
 ) -> None:
@@ -531,26 +497,21 @@ def _tile(
     operands and the sums are addresses, `stride` is the number of bytes from one row of an operand
     to the next, and there is at least one step of 64 people.
     """
-    multiply = function(builder, _VNNI_MULTIPLY, [V16] * 3, V16)
+    multiply = compiling.function(builder, _VNNI_MULTIPLY, [V16] * 3, V16)
 
     def step(offset: Value, totals: list[Value]) -> list[Value]:
         """Add the products of 64 people to the sums of each row with each column."""
         columns = [load(builder, right, stride, j, offset) for j in range(_VNNI_RIGHT_ROWS)]
         rows = (load(builder, left, stride, i, offset) for i in range(_VNNI_LEFT_ROWS))
         pairs = [(row, column) for row in rows for column in columns]
-        return [
-            builder.call(multiply, [total, *pair])
-            for total, pair in zip(totals, pairs, strict=True)
-        ]
+        calls = zip(totals, pairs, strict=True)
+        return [builder.call(multiply, [total, *pair]) for total, pair in calls]
 
-    _store_lane_sums(
-        builder,
-        loop(builder, steps, VECTOR_BYTES, [ZERO] * (_VNNI_LEFT_ROWS * _VNNI_RIGHT_ROWS), step),
-        sums,
-    )
+    zeros = [ZERO] * (_VNNI_LEFT_ROWS * _VNNI_RIGHT_ROWS)
+    _store_lane_sums(builder, loop(builder, steps, VECTOR_BYTES, zeros, step), sums)
 
 
-@emitted()
+@compiling.emitted()
 def _store_unsigned(builder: Builder, codes: Value, target: Value, steps: Value) -> None:
     """Copy ``64 * steps`` int8 values from one address to another, and add 128 to each."""
     half = ir.Constant(V16, [0x80808080] * LANES)
@@ -565,11 +526,11 @@ def _store_unsigned(builder: Builder, codes: Value, target: Value, steps: Value)
     loop(builder, steps, VECTOR_BYTES, [], step)
 
 
-@emitted("int32")
+@compiling.emitted("int32")
 def _code_sum(builder: Builder, codes: Value, steps: Value) -> Value:
     """Return the int32 sum of ``64 * steps`` int8 values at an address."""
-    multiply = function(builder, _VNNI_MULTIPLY, [V16] * 3, V16)
-    add_lanes = function(builder, "llvm.vector.reduce.add.v16i32", [V16], I32)
+    multiply = compiling.function(builder, _VNNI_MULTIPLY, [V16] * 3, V16)
+    add_lanes = compiling.function(builder, "llvm.vector.reduce.add.v16i32", [V16], I32)
     ones = ir.Constant(V16, [0x01010101] * LANES)
 
     def step(offset: Value, totals: list[Value]) -> list[Value]:
@@ -627,7 +588,7 @@ _STEP = 4  # people
 # panel of right rows in the second-level cache (256 KiB).
 _AVX2_LEFT_ROWS, _AVX2_RIGHT_ROWS = 6, 16
 _AVX2_RUN = 2048  # people
-_STRIDE = row_stride(_AVX2_RUN)
+_STRIDE = products.row_stride(_AVX2_RUN)
 _AVX2_PANEL_ROWS = 128
 _LARGEST_PRODUCT = (2**15 - 1) // 2  # an int16 holds the sum of two
 _HALF_BITS, _LARGEST_HALF = 4, 15
@@ -650,15 +611,12 @@ class Avx2(ProductKernel):
         width = whole_multiple(len(right), _AVX2_RIGHT_ROWS)
         tables = [np.zeros((3, rows), dtype=np.int32) for rows in (height, width)]
         lowered, halves, centred = (
-            whole_rows(spread_rows(rows, _AVX2_RUN))
+            products.whole_rows(products.spread_rows(rows, _AVX2_RUN))
             for rows in (height, 2 * _AVX2_LEFT_ROWS, _AVX2_RIGHT_ROWS)
         )
-        packed = spread_rows(1, width * _AVX2_RUN)
-        sums = (
-            spread_rows(1, _AVX2_LEFT_ROWS * VECTOR_BYTES)
-            .view(np.int32)
-            .reshape(_AVX2_LEFT_ROWS, -1)
-        )
+        packed = products.spread_rows(1, width * _AVX2_RUN)
+        tile = products.spread_rows(1, _AVX2_LEFT_ROWS * VECTOR_BYTES).view(np.int32)
+        sums = tile.reshape(_AVX2_LEFT_ROWS, -1)
         memory = lowered.view(np.uint8), halves.view(np.uint8), centred, packed, sums
         _add_products(total, left, right, (*memory, *tables), left is right)
 
@@ -673,7 +631,7 @@ class Avx2(ProductKernel):
         return rows * (_STRIDE + 3 * np.dtype(np.int32).itemsize)
 
 
-@compiled
+@compiling.compiled
 def _add_products(total: Any, left: Any, right: Any, memory: Any, same: Any) -> None:
     """Add ``left @ right.T``, with memory for both operands, sums, and tables of the rows.
 
@@ -689,11 +647,8 @@ def _add_products(total: Any, left: Any, right: Any, memory: Any, same: Any) -> 
         for panel in range(0, total.shape[1], _AVX2_PANEL_ROWS):
             stop = min(panel + _AVX2_PANEL_ROWS, total.shape[1])
             for i in range(0, total.shape[0], _AVX2_LEFT_ROWS):
-                rows, largest = (
-                    lowered[i : i + _AVX2_LEFT_ROWS],
-                    _largest(left_rows, i, _AVX2_LEFT_ROWS),
-                )
-                halved = False
+                rows, halved = lowered[i : i + _AVX2_LEFT_ROWS], False
+                largest = _largest(left_rows, i, _AVX2_LEFT_ROWS)
                 # For a product of an array with itself, only tiles on or above the diagonal.
                 start = max(panel, i // _AVX2_RIGHT_ROWS * _AVX2_RIGHT_ROWS) if same else panel
                 for j in range(start, stop, _AVX2_RIGHT_ROWS):
@@ -712,7 +667,7 @@ def _add_products(total: Any, left: Any, right: Any, memory: Any, same: Any) -> 
                     _add_sums(sums, left_rows, i, right_rows, j, total)
 
 
-@inlined
+@compiling.inlined
 def _prepare(left: Any, right: Any, memory: Any) -> None:
     """Subtract a constant from every row of one run, and pack the right rows.
 
@@ -729,7 +684,7 @@ def _prepare(left: Any, right: Any, memory: Any) -> None:
                 _pack(centred.ctypes.data, packed.ctypes.data + (row - within) * _AVX2_RUN)
 
 
-@inlined
+@compiling.inlined
 def _shift(codes: Any, middle: Any, shifted: Any, row: Any) -> None:
     """Subtract the middle or the least code; record it and the largest magnitude of a difference.
 
@@ -748,7 +703,7 @@ def _shift(codes: Any, middle: Any, shifted: Any, row: Any) -> None:
     row[_LARGEST] = base - least if middle else largest - base
 
 
-@inlined
+@compiling.inlined
 def _largest(table: Any, first: Any, count: Any) -> Any:
     """Return the largest value of some rows, at least 1."""
     largest = 1
@@ -757,7 +712,7 @@ def _largest(table: Any, first: Any, count: Any) -> Any:
     return largest
 
 
-@inlined
+@compiling.inlined
 def _halve(rows: Any, halves: Any) -> None:
     """Store the upper four bits of the left rows of a tile, and then the lower four bits."""
     for row in range(_AVX2_LEFT_ROWS):
@@ -767,7 +722,7 @@ def _halve(rows: Any, halves: Any) -> None:
             lower[person] = source[person] & _LARGEST_HALF
 
 
-@inlined
+@compiling.inlined
 def _multiply_halves(halves: Any, right: Any, steps: Any, most: Any, sums: Any) -> None:
     """Multiply a tile by both halves of the bits of its left rows."""
     sums[:] = 0
@@ -778,22 +733,20 @@ def _multiply_halves(halves: Any, right: Any, steps: Any, most: Any, sums: Any) 
     _add_tile(halves[_AVX2_LEFT_ROWS:].ctypes.data, right, steps, most, sums.ctypes.data)
 
 
-@inlined
+@compiling.inlined
 def _add_sums(sums: Any, left: Any, i: Any, right: Any, j: Any, total: Any) -> None:
     """Add the sums of a tile at row i and column j, and the terms of the subtracted constants."""
-    right_base, right_sum = (
-        right[_BASE, j : j + _AVX2_RIGHT_ROWS],
-        right[_AVX2_SUM, j : j + _AVX2_RIGHT_ROWS],
-    )
+    columns = slice(j, j + _AVX2_RIGHT_ROWS)
+    right_base, right_sum = right[_BASE, columns], right[_AVX2_SUM, columns]
     for row in range(min(_AVX2_LEFT_ROWS, total.shape[0] - i)):
-        found, target = sums[row], total[i + row, j : j + _AVX2_RIGHT_ROWS]
+        found, target = sums[row], total[i + row, columns]
         left_base, left_sum = left[_BASE, i + row], left[_AVX2_SUM, i + row]
         for column in range(target.shape[0]):
             constants = left_base * right_sum[column] + left_sum * right_base[column]
             target[column] += found[column] + constants
 
 
-@emitted()
+@compiling.emitted()
 def _pack(builder: Builder, rows: Value, target: Value) -> None:
     """Store 4 bytes of each of 16 rows, then the next 4, and so on for a run of people."""
 
@@ -812,7 +765,7 @@ def _pack(builder: Builder, rows: Value, target: Value) -> None:
     loop(builder, word(_AVX2_RUN // VECTOR_BYTES), 1, [], block)
 
 
-@emitted()
+@compiling.emitted()
 def _add_tile(
     builder: Builder, left: Value, right: Value, steps: Value, most: Value, sums: Value
 ) -> None:
@@ -822,13 +775,13 @@ def _add_tile(
     overflow an int16. There is at least one step; the left bytes after the last are zero, and those
     of one further step are multiplied if a group has a single step.
     """
-    add_pairs = function(builder, "llvm.x86.avx2.pmadd.wd", [_SHORTS] * 2, _AVX2_SUMS)
+    add_pairs = compiling.function(builder, "llvm.x86.avx2.pmadd.wd", [_SHORTS] * 2, _AVX2_SUMS)
 
     def step(_number: Value, state: list[Value]) -> list[Value]:
         """Add the products of one step to the int16 sums."""
         *shorts, rows, columns = state
-        *products, rows, columns = _products(builder, rows, columns)
-        return [*map(builder.add, shorts, products), rows, columns]
+        *added, rows, columns = _products(builder, rows, columns)
+        return [*map(builder.add, shorts, added), rows, columns]
 
     def group(_number: Value, state: list[Value]) -> list[Value]:
         """Add the products of `most` steps, or of those that are left, to the int32 sums."""
@@ -851,17 +804,15 @@ def _add_tile(
 
 def _products(builder: Builder, rows: Value, columns: Value) -> list[Value]:
     """Return the products of one step as vectors of int16, and both addresses of the next step."""
-    multiply = function(builder, "llvm.x86.avx2.pmadd.ub.sw", [_BYTES] * 2, _SHORTS)
-    undefined, first_lane = (
-        ir.Constant(_AVX2_SUMS, ir.Undefined),
-        ir.Constant(_AVX2_SUMS, [0] * _AVX2_SUMS.count),
-    )
+    multiply = compiling.function(builder, "llvm.x86.avx2.pmadd.ub.sw", [_BYTES] * 2, _SHORTS)
+    undefined = ir.Constant(_AVX2_SUMS, ir.Undefined)
+    first_lane = ir.Constant(_AVX2_SUMS, [0] * _AVX2_SUMS.count)
     vectors = [load(builder, columns, word(32), half, word(0), _BYTES) for half in range(2)]
-    products = []
+    found = []
     for row in range(_AVX2_LEFT_ROWS):
         people = load(builder, rows, word(_STRIDE), row, word(0), I32)
         lane = builder.insert_element(undefined, people, ir.Constant(I32, 0))
         repeated = builder.bitcast(builder.shuffle_vector(lane, undefined, first_lane), _BYTES)
-        products += [builder.call(multiply, [repeated, vector]) for vector in vectors]
+        found += [builder.call(multiply, [repeated, vector]) for vector in vectors]
     ends = builder.add(rows, word(_STEP)), builder.add(columns, word(_STEP * _AVX2_RIGHT_ROWS))
-    return [*products, *ends]
+    return [*found, *ends]

@@ -53,13 +53,12 @@ class Estimator:
         """Return whether point-normal effects are sampled of so many variants and phenotypes."""
         return self.samples_effects and n_variants * n_phenotypes <= MOST_SAMPLED_EFFECTS
 
-    def load_solver(self) -> Callable[..., Any]:
-        """Import the function from `Adjustment`, `SolveInputs` and estimator to `Solution`."""
-        return load(self.solver)
-
 
 def load(name: str) -> Callable[..., Any]:
-    """Import the function of a name ``module:function``."""
+    """Import the function ``module:function`` from statistics, inputs and estimator to `Solution`.
+
+    The statistics are an `Adjustment`, and the inputs `SolveInputs`.
+    """
     loaded: Callable[..., Any] = pkgutil.resolve_name(name)
     return loaded
 
@@ -234,7 +233,6 @@ _CROSSOVER = (
     "from X'Y: n mu / (2 sqrt d) times the square root of the share of N_x that an average row "
     "reaches"
 )
-_FEWER, _NOT_FEWER = "fewer", "not fewer"
 
 
 def method_named(name: str, privacy: PrivacyUnit) -> Method:
@@ -271,7 +269,8 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     filled = sizes.variant_variance * sizes.n_variants / sizes.row_norm
     crossover = max(1, math.ceil(at_bounds * math.sqrt(min(1.0, filled))))
     fewer = sizes.n_phenotypes < crossover
-    reason = _CROSSOVER.format(sizes.n_phenotypes, _FEWER if fewer else _NOT_FEWER, crossover)
+    words = "fewer" if fewer else "not fewer"
+    reason = _CROSSOVER.format(sizes.n_phenotypes, words, crossover)
     return METHODS["reuse-cov-gauss" if fewer else "reuse-cov-proj-y"], reason
 
 

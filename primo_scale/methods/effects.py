@@ -85,7 +85,6 @@ class EffectPrior:
     effect_variance: Float64
     # Variance of each phenotype across people, in squared lattice units, shape (l,).
     residual_variance: Float64
-    n_limited: int = 0  # number of phenotypes whose estimated effect variance was too large
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,19 +236,6 @@ def noise_of(
     return np.asarray(share * effects.variances(phenotype_covariance) + of_release)
 
 
-def shown_variances(
-    exposures: Float64, squares: Float64, noise: Float64, scales: Float64
-) -> Float64:
-    """Return the variance of each factor that squares of coordinates show, shape (l,).
-
-    The squares have the expectations ``noise + w D``, and are weighted as is best for the variances
-    `scales`.
-    """
-    visible = exposures[:, None]
-    weights = visible / (noise + scales * visible) ** 2
-    return np.asarray((weights * (squares - noise)).sum(axis=0) / (weights * visible).sum(axis=0))
-
-
 def shrunk(exposures: Float64, noise: Float64, scale: Float64 | float) -> Float64:
     """Return the factors ``w D / (w D + noise)`` of the posterior mean."""
     signal = scale * exposures
@@ -359,8 +345,11 @@ def sample_effects(
     suited = effects.scales > _LEAST_OF_LARGEST * effects.scales.max()
     suited &= squares.sum(axis=0) > _ROUNDING * noise.sum(axis=0)
     if effects.basis is not None:
-        visible = np.concatenate([block.exposures + block.errors for block in blocks])
-        shown = shown_variances(visible, squares, noise, effects.scales)
+        visible = np.concatenate([block.exposures + block.errors for block in blocks])[:, None]
+        # The variances that squares show with the best weights for those of `effects`. Squares have
+        # the expectations ``noise + w D``.
+        weights = visible / (noise + effects.scales * visible) ** 2
+        shown = (weights * (squares - noise)).sum(axis=0) / (weights * visible).sum(axis=0)
         suited &= (shown <= _MOST_OVERFITTED * effects.scales) & (
             effects.scales <= _MOST_OVERFITTED * shown
         )
@@ -369,7 +358,12 @@ def sample_effects(
     kept = sweeps_kept(len(columns), int(maps.variants[-1]))
 
     def sampled(column: Column) -> Float64 | None:
-        return point_normal_effects(maps, column, effect_variance * column.scale, kept)
+        """Return the effects of all variants, or None if normal effects predict as well."""
+        means, residual, spread, _ = sample(maps, column, effect_variance * column.scale, kept)
+        factors = shrunk(column.exposures, column.noise, column.scale)
+        normal = ((1 - factors) * column.values) ** 2 + 2 * factors * column.noise
+        gains = (normal - residual**2 - 2 * spread) / column.sampling
+        return means if gains.sum() > _LEAST_GAIN_OF_ZEROS * np.linalg.norm(gains) else None
 
     found = zip(columns, in_threads(sampled, columns, usable_cpus()), strict=True)
     return {column.number: each for column, each in found if each is not None}
@@ -379,21 +373,6 @@ def sweeps_kept(n_columns: int, n_variants: int) -> int:
     """Return the number of sweeps over which means are taken: as many as take a minute."""
     most = _DRAWS // max(1, n_columns * n_variants)
     return min(max(most, _FEWEST_KEPT), _MOST_KEPT)
-
-
-def point_normal_effects(
-    maps: EffectMaps, column: Column, effect_variance: float, kept: int
-) -> Float64 | None:
-    """Return the effects of all variants, or None if normal effects predict as well.
-
-    `effect_variance` is the mean variance of the effects, and `kept` the number of sweeps over
-    which means are taken.
-    """
-    effects, residual, spread, _ = sample(maps, column, effect_variance, kept)
-    factors = shrunk(column.exposures, column.noise, column.scale)
-    normal = ((1 - factors) * column.values) ** 2 + 2 * factors * column.noise
-    gains = (normal - residual**2 - 2 * spread) / column.sampling
-    return effects if gains.sum() > _LEAST_GAIN_OF_ZEROS * np.linalg.norm(gains) else None
 
 
 def effect_maps(matrices: Sequence[npt.NDArray[np.float32]]) -> EffectMaps:
@@ -478,10 +457,6 @@ class FittedScores:
     standard_errors: Float64  # of the slopes before they are shrunk, shape (m, l)
     left: Float64  # share of the effect variance that the scores leave, shape (l,)
 
-    def mean(self, variants: slice) -> Float64:
-        """Return the prior mean of the effects of some variants, shape (variants, l)."""
-        return self.scores.effects[variants] @ self.slopes
-
 
 @dataclass(frozen=True, eq=False)
 class ScoreSums:
@@ -546,7 +521,16 @@ def shrunk_slopes(observed: Float64, noise: Float64) -> Float64:
     """
     variances, vectors = np.linalg.eigh(noise)
     rotated = vectors.T @ observed
-    return np.asarray(vectors @ (rotated * _signal_share(rotated, variances)))
+    squares = rotated**2
+    largest = float(np.max(squares - variances, initial=0.0))
+
+    def deviance(share: float) -> float:
+        total = share * largest + variances
+        return float((np.log(total) + squares / total).sum())
+
+    between = scipy.optimize.minimize_scalar(deviance, bounds=(0, 1), method="bounded").x
+    common = largest * min((0.0, float(between), 1.0), key=deviance)
+    return np.asarray(vectors @ (rotated * (common / (common + variances))))
 
 
 def kept_share(noisy: Float64, sigma: float) -> float:
@@ -570,17 +554,3 @@ def _independent_combinations(gram: Float64, gram_variance: Float64) -> Float64:
     least = max(_LEAST_VARIANCE, _LEAST_SIGMAS * float((noise * scale**2).max(initial=0.0)))
     chosen = values > least
     return np.asarray(scale[:, None] * vectors[:, chosen] / np.sqrt(values[chosen]))
-
-
-def _signal_share(observed: Float64, variances: Float64) -> Float64:
-    """Return ``t / (t + variances)`` for the variance t of largest likelihood, shape (r,)."""
-    squares = observed**2
-    largest = float(np.max(squares - variances, initial=0.0))
-
-    def deviance(share: float) -> float:
-        total = share * largest + variances
-        return float((np.log(total) + squares / total).sum())
-
-    between = scipy.optimize.minimize_scalar(deviance, bounds=(0, 1), method="bounded").x
-    t = largest * min((0.0, float(between), 1.0), key=deviance)
-    return np.asarray(t / (t + variances))

@@ -18,20 +18,14 @@ docs/maths/planner.md, "The noise on X'X".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from primo_scale.machine import usable_cpus
+from primo_scale.methods import linear_algebra
 from primo_scale.methods.catalogue import Estimator, Method
 from primo_scale.methods.effects import COLUMNS_AT_A_TIME
-from primo_scale.methods.linear_algebra import (
-    FLOOR_SHARE,
-    LARGEST_SIDE_BY_SIDE,
-    Float64,
-    noise_norm,
-    quotient,
-)
+from primo_scale.methods.linear_algebra import Float64
 from primo_scale.storage.block_matrices import BlockLayout
 
 _FLOAT64 = 8
@@ -60,10 +54,7 @@ def effects_bytes(layout: BlockLayout, block_sizes: tuple[int, ...], estimator: 
     `layout` is that of the statistics, and `block_sizes` are the numbers of variants of each block.
     """
     phenotypes, n_variants = layout.n_phenotypes, sum(block_sizes)
-    maps = [
-        components * variants
-        for components, variants in zip(layout.sizes, block_sizes, strict=True)
-    ]
+    maps = [m * d for m, d in zip(layout.sizes, block_sizes, strict=True)]
     needed = _OUTCOME_GRAMS * phenotypes**2
     if estimator.fits_variances:
         columns = phenotypes if estimator.fits_factors else min(phenotypes, COLUMNS_AT_A_TIME)
@@ -102,8 +93,10 @@ def solve_bytes(
             decomposing += size * n_scores
         return max(solving, decomposing)
 
-    large = [entries(size) for size in layout.sizes if size > LARGEST_SIDE_BY_SIDE]
-    small = sorted(entries(size) for size in layout.sizes if size <= LARGEST_SIDE_BY_SIDE)
+    large = [entries(size) for size in layout.sizes if size > linear_algebra.LARGEST_SIDE_BY_SIDE]
+    small = sorted(
+        entries(size) for size in layout.sizes if size <= linear_algebra.LARGEST_SIDE_BY_SIDE
+    )
     kept = sum(map(spectrum, layout.sizes)) if estimator.needs_every_spectrum else 0
     weights = layout.n_variants * layout.n_phenotypes
     across = _OUTCOME_GRAMS * layout.n_outcomes**2 if method.projects_phenotypes else 0
@@ -111,51 +104,55 @@ def solve_bytes(
     return _FLOAT64 * (at_once + kept + weights + across)
 
 
-@dataclass(frozen=True)
-class BlockNoise:
-    """Noise and signal of one LD block, in lattice units."""
-
-    size: int  # number of variants
-    gram_sigma: float  # standard deviation of the noise on the diagonal of X'X
-    cross_sigma: float  # standard deviation s of the noise on X'Y
-    eigenvalue: float  # mean eigenvalue N of X'X without noise
-    effect_variance: float  # variance t of an effect
-    residual_variance: float  # variance v of a phenotype
-
-
-def share_with_noisy_gram(noise: BlockNoise, eigenvalues: Float64) -> float:
+def share_with_noisy_gram(
+    eigenvalues: Float64,
+    *,
+    size: int,
+    gram_sigma: float,
+    cross_sigma: float,
+    eigenvalue: float,
+    effect_variance: float,
+    residual_variance: float,
+) -> float:
     """Return R^2 with the noise on X'X, as a share of that with the exact X'X.
 
-    `eigenvalues` are any number of eigenvalues of the correlation matrix, of mean 1.
+    Parameters
+    ----------
+    eigenvalues
+        Any number of eigenvalues of the correlation matrix, of mean 1.
+    size
+        Number of variants of the LD block.
+    gram_sigma, cross_sigma
+        Standard deviations of the noise on the diagonal of X'X, and s of that on X'Y.
+    eigenvalue
+        Mean eigenvalue N of X'X without noise.
+    effect_variance, residual_variance
+        Variances t of an effect and v of a phenotype, in lattice units as all others.
     """
-    if noise.gram_sigma == 0:
+    if gram_sigma == 0:
         return 1.0
     ranks = (np.arange(_DRAWN) + 0.5) / _DRAWN
-    values = np.quantile(eigenvalues, ranks) * noise.eigenvalue
-    sigma = noise.gram_sigma * math.sqrt(noise.size / _DRAWN)
+    values = np.quantile(eigenvalues, ranks) * eigenvalue
+    sigma = gram_sigma * math.sqrt(size / _DRAWN)
+
+    def factors(values: Float64, sigma: float) -> Float64:
+        """Return the factors of the weights for known noise, shape (d,)."""
+        floor = linear_algebra.FLOOR_SHARE * linear_algebra.noise_norm(sigma, len(values))
+        raised = np.maximum(values, floor)
+        signal = effect_variance * raised
+        total = signal * raised + residual_variance * raised + cross_sigma**2
+        return linear_algebra.quotient(signal, total)
+
+    def squared_correlation(filtered: Float64) -> float:
+        """Return the squared correlation of scores and genetic values, up to a constant."""
+        covariance = float(filtered.diagonal() @ values**2)
+        in_target = effect_variance * values**2 + residual_variance * values
+        variance = float(values @ filtered**2 @ (in_target + cross_sigma**2))
+        return covariance**2 / variance
+
     normal = np.random.Generator(np.random.Philox(key=0)).standard_normal((_DRAWN, _DRAWN))
     noisy = np.diag(values) + (normal + normal.T) * (sigma / 2)
     noisy[np.diag_indices(_DRAWN)] = values + normal.diagonal() * sigma
     found, vectors = np.linalg.eigh(noisy)
-    filtered = (vectors * _factors(found, noise, sigma)) @ vectors.T
-    exact = np.diag(_factors(values, noise, 0.0))
-    return _squared_correlation(filtered, values, noise) / _squared_correlation(
-        exact, values, noise
-    )
-
-
-def _factors(values: Float64, noise: BlockNoise, gram_sigma: float) -> Float64:
-    """Return the factors of the weights for known noise, shape (d,)."""
-    raised = np.maximum(values, FLOOR_SHARE * noise_norm(gram_sigma, len(values)))
-    signal = noise.effect_variance * raised
-    return quotient(
-        signal, signal * raised + noise.residual_variance * raised + noise.cross_sigma**2
-    )
-
-
-def _squared_correlation(filtered: Float64, values: Float64, noise: BlockNoise) -> float:
-    """Return the squared correlation of scores and genetic values, up to a constant."""
-    covariance = float(filtered.diagonal() @ values**2)
-    in_target = noise.effect_variance * values**2 + noise.residual_variance * values
-    variance = float(values @ filtered**2 @ (in_target + noise.cross_sigma**2))
-    return covariance**2 / variance
+    filtered = (vectors * factors(found, sigma)) @ vectors.T
+    return squared_correlation(filtered) / squared_correlation(np.diag(factors(values, 0.0)))

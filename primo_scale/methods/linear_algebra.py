@@ -134,16 +134,6 @@ class TargetNoise:
 
 
 @dataclass(frozen=True)
-class AdjustedBlock:
-    """Statistics of one LD block, adjusted for the fixed columns."""
-
-    fixed_cross: Float64  # X_b'C, shape (d_b, f)
-    projection: Float64  # product of X_b'C and the inverse of C'C, shape (d_b, f)
-    target: Float64  # adjusted X_b'Y, called G above, shape (d_b, l)
-    noise: TargetNoise  # in a row of G
-
-
-@dataclass(frozen=True)
 class Adjustment:
     """Statistics and the quantities that adjust them for C."""
 
@@ -174,8 +164,8 @@ class Adjustment:
         explained = (self.fixed_coefficients * self.fixed_phenotypes).sum(axis=0)
         return np.asarray(np.maximum(squares - explained, 0.0))
 
-    def block(self, block: int) -> AdjustedBlock:
-        """Return the adjusted X'Y of one block."""
+    def block(self, block: int) -> tuple[Float64, Float64, TargetNoise]:
+        """Return X'C of one block, shape (d_b, f), G, shape (d_b, l), and the noise in its rows."""
         n_fixed = self.statistics.layout.n_fixed
         cross = self.statistics.cross(block).astype(np.float64)
         fixed_cross = cross[:, :n_fixed]
@@ -186,20 +176,21 @@ class Adjustment:
         noise = TargetNoise.of((self.scales.phenotype_cross * self.rescale) ** 2)
         if self.across is not None:
             target, noise = target @ self.across, TargetNoise.of(noise.along(self.across))
-        return AdjustedBlock(fixed_cross, projection, target, noise)
+        return fixed_cross, target, noise
 
-    def gram(self, adjusted: AdjustedBlock, block: int) -> tuple[Float64, float]:
+    def gram(self, fixed_cross: Float64, block: int) -> tuple[Float64, float]:
         """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""
+        projection = fixed_cross @ self.fixed_inverse
         gram = self.statistics.gram(block).astype(np.float64)
         gram *= self.gram_factor
         if self.ancestry is not None:
             root = self.ancestry[1][self.statistics.layout.variants(block)]
             gram -= root @ root.T
-        rounding = 16 * adjusted.projection.shape[1] * np.finfo(np.float64).eps
+        rounding = 16 * projection.shape[1] * np.finfo(np.float64).eps
         rounding *= float(np.linalg.norm(gram))
         for start in range(0, len(gram), _ROWS):
             rows = slice(start, start + _ROWS)
-            gram[rows] -= adjusted.projection[rows] @ adjusted.fixed_cross.T
+            gram[rows] -= projection[rows] @ fixed_cross.T
         return gram, rounding
 
     def gram_sigma(self, block: int) -> float:
@@ -259,6 +250,5 @@ def _inverse(matrix: Float64) -> Float64:
     if not len(matrix):
         return matrix
     values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
-    negligible = len(values) * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)
-    factors = np.divide(1.0, values, out=np.zeros_like(values), where=values > negligible)
+    factors = quotient(np.ones(len(values)), floored_at_zero(values))
     return np.asarray((vectors * factors) @ vectors.T)

@@ -24,29 +24,10 @@ from threadpoolctl import threadpool_limits
 from primo_scale.kernels.gibbs_sweep import EffectMaps
 from primo_scale.kernels.products import LinearMap
 from primo_scale.machine import in_threads, usable_cpus
-from primo_scale.methods.effects import (
-    Column,
-    EffectPrior,
-    FittedScores,
-    columns_of,
-    effect_maps,
-    own_effects,
-    sample,
-    sweeps_kept,
-)
+from primo_scale.methods import effects, solve
+from primo_scale.methods.effects import Column, Coordinates, EffectPrior
 from primo_scale.methods.linear_algebra import Adjustment, Float64, TargetNoise, map_blocks
-from primo_scale.methods.solve import (
-    Basis,
-    Block,
-    LatticeWeights,
-    PanelComponents,
-    Solution,
-    SolveInputs,
-    fitted_scores,
-    lattice_block,
-    phenotype_covariance,
-    whitened,
-)
+from primo_scale.methods.solve import PanelComponents
 from primo_scale.panel import components
 from primo_scale.privacy.planning import fill
 
@@ -65,7 +46,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 class FirstRound:
     """One LD block after the first round, and what the panel knows beside its components."""
 
-    block: Block  # m components of d_b codes, and X'Y of l phenotypes
+    block: solve.Block  # m components of d_b codes, and X'Y of l phenotypes
     # Covariance of a window's w codes that the components do not have, by the panel, times the
     # number of people, shape (w, w). It is 0 between windows.
     rest: list[Float64]
@@ -83,33 +64,18 @@ class FirstRound:
 
 
 @dataclass(frozen=True, eq=False)
-class Measured:
-    """Second measurement of one phenotype in one LD block, in k directions."""
-
-    vectors: Float64  # directions v of the codes, shape (d_b, k)
-    values: Float64  # G, in the scale of the first round's X'Y, shape (k,)
-    noise: float  # variance of the noise of the release in G
-    left: float  # variance of the residuals that are measured, relative to the phenotype's
-
-
-@dataclass(frozen=True, eq=False)
 class Phenotype:
-    """What the solution assumes of one phenotype, in lattice units."""
+    """What the solution assumes of one phenotype, in lattice units, and what was measured of it."""
 
     number: int
     effect: float  # prior variance of the effect of a code
     residual: float  # variance of a clipped phenotype
     variance: float  # of the phenotype by the noisy statistics, relative to `residual`
-
-
-@dataclass(frozen=True, eq=False)
-class Posterior:
-    """What the first round says of one phenotype."""
-
-    means: Float64  # of the effects of the codes, attenuated as the target, shape (d,)
-    left: float  # share of the phenotype's variance that they do not explain
-    vectors: list[Float64]  # directions of unit variance of every window, in columns, (w, k)
-    energies: list[Float64]  # of the directions of every window, shape (k,), together 1
+    # Directions v of the codes of every block, shape (d_b, k), and the second round's G in them, in
+    # the scale of the first round's X'Y, shape (k,); empty in the first round.
+    second: tuple[tuple[Float64, Float64], ...] = ()
+    noise: float = 0.0  # variance of the noise of the release in these G
+    left: float = 1.0  # variance of the residuals that they measure, relative to `residual`
 
 
 def posterior_of(
@@ -119,14 +85,17 @@ def posterior_of(
     *,
     variance: float,
     noise: float,
-) -> Posterior:
+) -> tuple[Float64, float, list[Float64], list[Float64]]:
     """Return the posterior of one phenotype, and the directions that are worth their noise.
 
+    The posterior has the means of the effects of the codes, attenuated as the target, shape (d,),
+    and the share of the phenotype's variance that they do not explain. Each window has directions
+    of unit variance in columns, (w, k), and their energies, shape (k,), which sum to 1 in total.
     `variance` is that of the phenotype, attenuated as the effects, and `noise` that of the noise in
     a direction with all of the energy, of a mean over people.
     """
-    maps, column, effect = _column(blocks, phenotype, None)
-    means, _, _, states = sample(maps, column, effect, _SWEEPS_PER_STATE * _STATES, _STATES)
+    maps, column, effect = _column(blocks, phenotype)
+    means, _, _, states = effects.sample(maps, column, effect, _SWEEPS_PER_STATE * _STATES, _STATES)
     found, explained, start = list[tuple[Float64, Float64]](), 0.0, 0
     for block in blocks:
         here = slice(start, start + block.windows[-1])
@@ -138,21 +107,7 @@ def posterior_of(
     divided = fill(signal, signal, left * phenotype.residual / n_samples, left * noise)
     energies = np.split(divided, np.cumsum([len(variances) for _, variances in found])[:-1])
     vectors = [v[:, energy > 0] for (v, _), energy in zip(found, energies, strict=True)]
-    return Posterior(means, left, vectors, [energy[energy > 0] for energy in energies])
-
-
-@dataclass(frozen=True, eq=False)
-class SecondStatistics:
-    """Noisy sums of the second round, and how they compare with those of the first."""
-
-    directions: components.OwnDirections
-    values: Float64  # noisy sums of all directions, shape (m,)
-    sigma: float  # standard deviation of their noise
-    # Factor from the second round's sums to the scale of the first round's X'Y, for the different
-    # effects of clipping, shape (l,).
-    factors: Float64
-    slopes: Float64  # attenuation of effects in the first round, shape (l,)
-    ancestry: Float64 | None  # root of what principal components explain of the codes, (d, k)
+    return means, left, vectors, [energy[energy > 0] for energy in energies]
 
 
 def windows_of(boundaries: tuple[int, ...]) -> tuple[int, ...]:
@@ -199,51 +154,63 @@ def choose_directions(
     blocks = _first_rounds(adjustment, panel, None, cuts, windows)
     phenotypes = _phenotypes(adjustment, prior, n)
 
-    def posterior(phenotype: Phenotype) -> Posterior:
+    def posterior(phenotype: Phenotype) -> tuple[Float64, float, list[Float64], list[Float64]]:
         variance = float(unit * slopes[phenotype.number]) ** 2
         return posterior_of(blocks, phenotype, n, variance=variance, noise=noise)
 
     with threadpool_limits(1, user_api="blas"):
         found = in_threads(posterior, phenotypes, usable_cpus())
-    divided = [np.concatenate(each.energies) for each in found]
+    means, left, directions, energies = zip(*found, strict=True)
+    divided = list(map(np.concatenate, energies))
     norm = components.LARGEST_STANDARD_DEVIATION**2 / max(float(each.max()) for each in divided)
-    chosen = [
-        _own_window(number, each, found, slopes, slice(*cuts[number : number + 2]), norm)
-        for number, each in enumerate(windows)
-    ]
+    chosen = []
+    for number, covariance in enumerate(windows):
+        variants = slice(*cuts[number : number + 2])
+        vectors = [each[number] for each in directions]
+        scales = [np.sqrt(norm * each[number]) for each in energies]
+        if not any(map(len, scales)):  # a column that varies least, as a window has a direction
+            vectors[0], scales[0] = np.eye(len(covariance), 1), np.array([_LEAST_SCALE])
+        weights = np.stack([each[variants] for each in means]) / slopes[:, None]
+        weights[~weights.any(axis=1)] = _NO_SCORE
+        window = components.OwnWindow(
+            components.component_map(np.hstack(vectors).T, np.concatenate(scales)),
+            np.repeat(np.arange(len(found)), list(map(len, scales))),
+            components.component_map(weights, np.ones(len(weights))),
+            covariance.astype(np.float32),
+        )
+        chosen.append(window)
     degrees = float(np.mean([1 / (each**2).sum() for each in divided]))
-    return chosen, int(np.ceil(norm)), np.array([each.left for each in found]), degrees
-
-
-def _own_window(
-    number: int,
-    covariance: Float64,
-    found: Sequence[Posterior],
-    slopes: Float64,
-    variants: slice,
-    norm: float,
-) -> components.OwnWindow:
-    """Return the scaled directions of all phenotypes in one window; there is at least one."""
-    vectors = [each.vectors[number] for each in found]
-    scales = [np.sqrt(norm * each.energies[number]) for each in found]
-    if not any(map(len, scales)):  # a column that varies least
-        vectors[0], scales[0] = np.eye(len(covariance), 1), np.array([_LEAST_SCALE])
-    weights = np.stack([each.means[variants] for each in found]) / slopes[:, None]
-    weights[~weights.any(axis=1)] = _NO_SCORE
-    return components.OwnWindow(
-        components.component_map(np.hstack(vectors).T, np.concatenate(scales)),
-        np.repeat(np.arange(len(found)), list(map(len, scales))),
-        components.component_map(weights, np.ones(len(weights))),
-        covariance.astype(np.float32),
-    )
+    return chosen, int(np.ceil(norm)), np.array(left), degrees
 
 
 def solve_two_rounds(
-    adjustment: Adjustment, inputs: SolveInputs, panel: PanelComponents, second: SecondStatistics
-) -> Solution:
-    """Return the weights by both rounds, around public scores if there are any."""
-    scores, prior = fitted_scores(adjustment, inputs.prior, panel, inputs.scores)
-    directions, d = second.directions, panel.boundaries[-1]
+    adjustment: Adjustment,
+    inputs: solve.SolveInputs,
+    panel: PanelComponents,
+    directions: components.OwnDirections,
+    values: Float64,
+    *,
+    sigma: float,
+    factors: Float64,
+    slopes: Float64,
+    ancestry: Float64 | None,
+) -> solve.Solution:
+    """Return the weights by both rounds, around public scores if there are any.
+
+    Parameters
+    ----------
+    values, sigma
+        Noisy sums of all directions of the second round, shape (m,), and the standard deviation of
+        their noise.
+    factors
+        Factor from these sums to the scale of the first round's X'Y, for the different effects of
+        clipping, shape (l,).
+    slopes
+        Attenuation of effects in the first round, shape (l,).
+    ancestry
+        Root of what principal components explain of the codes, shape (d, k).
+    """
+    scores, prior = solve.fitted_scores(adjustment, inputs.prior, panel, inputs.scores)
     numbers = range(len(directions.sizes))
     covariances = [directions.covariance_of(number) for number in numbers]
     blocks = _first_rounds(adjustment, panel, scores, directions.boundaries, covariances)
@@ -251,41 +218,42 @@ def solve_two_rounds(
     starts = np.searchsorted(panel.boundaries, directions.boundaries[:-1], side="right") - 1
     windows = [np.flatnonzero(starts == number).tolist() for number in range(len(blocks))]
 
-    def measured(phenotype: int) -> list[Measured]:
-        """Return the second measurement of a phenotype in every block."""
-        factor = float(second.factors[phenotype] * adjustment.rescale[phenotype])
-        noise, left = (second.sigma * factor) ** 2, directions.residuals[phenotype]
-        found = []
+    def measured(phenotype: Phenotype) -> Phenotype:
+        """Return a phenotype with its second measurement in every block."""
+        own, found = phenotype.number, list[tuple[Float64, Float64]]()
+        factor = float(factors[own] * adjustment.rescale[own])
         for number, block in enumerate(blocks):
             rows = slice(*panel.boundaries[number : number + 2])
-            vectors, values, weights = [], [], np.zeros(rows.stop - rows.start)
+            vectors, sums, weights = [], [], np.zeros(rows.stop - rows.start)
             for window in windows[number]:
                 variants = directions.variants(window)
                 inside = slice(variants.start - rows.start, variants.stop - rows.start)
-                owned = directions.owners_of(window) == phenotype
+                owned = directions.owners_of(window) == own
                 placed = np.zeros((rows.stop - rows.start, int(owned.sum())))
                 every = directions.map_of(window)
-                own = LinearMap(every.matrix[owned], every.multipliers[owned])
-                placed[inside] = own.real.T
+                placed[inside] = LinearMap(every.matrix[owned], every.multipliers[owned]).real.T
                 vectors.append(placed)
-                values.append(second.values[directions.rows(window)][owned])
-                weights[inside] = directions.scores_of(window).real[phenotype]
+                sums.append(values[directions.rows(window)][owned])
+                weights[inside] = directions.scores_of(window).real[own]
             # Subtracted before, less the public scores'.
-            known = weights * second.slopes[phenotype] - block.block.outside[:, phenotype]
+            known = weights * slopes[own] - block.block.outside[:, own]
             directed = np.hstack(vectors)
-            whole = np.concatenate(values) * factor + directed.T @ block.covariances(known)
-            found.append(Measured(directed, whole, noise, left))
-        if second.ancestry is None:
-            return found
-        return _without_ancestry(found, np.split(second.ancestry, panel.boundaries[1:-1]))
+            whole = np.concatenate(sums) * factor + directed.T @ block.covariances(known)
+            found.append((directed, whole))
+        if ancestry is not None:
+            found = _without_ancestry(found, np.split(ancestry, panel.boundaries[1:-1]))
+        noise, left = (sigma * factor) ** 2, directions.residuals[own]
+        return replace(phenotype, second=tuple(found), noise=noise, left=left)
 
-    def solve(phenotype: Phenotype) -> Float64:
+    def by_both_rounds(phenotype: Phenotype) -> Float64:
         """Return the posterior means of the effects of the codes on a phenotype by both rounds."""
-        maps, column, effect = _column(blocks, phenotype, measured(phenotype.number))
-        return sample(maps, column, effect, sweeps_kept(len(phenotypes), d))[0]
+        maps, column, effect = _column(blocks, measured(phenotype))
+        return effects.sample(
+            maps, column, effect, effects.sweeps_kept(len(phenotypes), panel.boundaries[-1])
+        )[0]
 
     with threadpool_limits(1, user_api="blas"):
-        weights = np.stack(in_threads(solve, phenotypes, usable_cpus()), axis=1)
+        weights = np.stack(in_threads(by_both_rounds, phenotypes, usable_cpus()), axis=1)
     layout = adjustment.statistics.layout
     explained = np.zeros((layout.n_fixed, layout.n_phenotypes))
     for number, (start, stop) in enumerate(pairwise(panel.boundaries)):
@@ -299,25 +267,26 @@ def solve_two_rounds(
         "genetic_factors": 0.0,
         "point_normal_columns": float(len(phenotypes)),
     }
-    return Solution(LatticeWeights(weights, fixed), parameters, scores=scores)
+    return solve.Solution(weights, fixed, parameters, scores=scores)
 
 
-def _without_ancestry(found: Sequence[Measured], roots: Sequence[Float64]) -> list[Measured]:
+def _without_ancestry(
+    found: Sequence[tuple[Float64, Float64]], roots: Sequence[Float64]
+) -> list[tuple[Float64, Float64]]:
     """Return measurements that are orthogonal to what ancestry explains of them, as X'Y is.
 
     `roots` explain the codes of every block by principal components, shape (d_b, k).
     """
-    seen = [each.vectors.T @ root for each, root in zip(found, roots, strict=True)]
-    values = np.concatenate([each.values for each in found])
-    along = np.linalg.lstsq(np.vstack(seen), values)[0]
+    seen = [vectors.T @ root for (vectors, _), root in zip(found, roots, strict=True)]
+    along = np.linalg.lstsq(np.vstack(seen), np.concatenate([values for _, values in found]))[0]
     pairs = zip(found, seen, strict=True)
-    return [replace(each, values=each.values - part @ along) for each, part in pairs]
+    return [(vectors, values - part @ along) for (vectors, values), part in pairs]
 
 
 def _first_rounds(
     adjustment: Adjustment,
     panel: PanelComponents,
-    scores: FittedScores | None,
+    scores: effects.FittedScores | None,
     cuts: tuple[int, ...],
     covariances: Sequence[Float64],
 ) -> list[FirstRound]:
@@ -325,7 +294,7 @@ def _first_rounds(
 
     def first(number: int) -> FirstRound:
         """Return one block; windows cover what its components leave of the codes."""
-        block = lattice_block(adjustment, panel, scores, number)
+        block = solve.lattice_block(adjustment, panel, scores, number)
         start, stop = panel.boundaries[number : number + 2]
         windows = tuple(cut - start for cut in cuts if start <= cut <= stop)
         rest = []
@@ -338,10 +307,13 @@ def _first_rounds(
 
 
 def _phenotypes(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> list[Phenotype]:
-    variances = phenotype_covariance(adjustment, prior, n_samples).diagonal()
+    variances = solve.phenotype_covariance(adjustment, prior, n_samples).diagonal()
     variances = variances * prior.residual_variance.mean() / prior.residual_variance
     pairs = zip(prior.effect_variance, prior.residual_variance, variances, strict=True)
-    return [Phenotype(number, *map(float, each)) for number, each in enumerate(pairs)]
+    return [
+        Phenotype(number, float(effect), float(residual), float(variance))
+        for number, (effect, residual, variance) in enumerate(pairs)
+    ]
 
 
 def _of_block(
@@ -364,45 +336,46 @@ def _of_block(
         yield root @ turned, variances
 
 
-def _column(
-    blocks: Sequence[FirstRound], phenotype: Phenotype, second: Sequence[Measured] | None
-) -> tuple[EffectMaps, Column, float]:
+def _column(blocks: Sequence[FirstRound], phenotype: Phenotype) -> tuple[EffectMaps, Column, float]:
     """Return the coordinates of a phenotype, and the mean variance of its effects."""
     coordinates, matrices = [], []
     for number, block in enumerate(blocks):
-        basis = _basis(block, phenotype, None if second is None else second[number])
-        coordinates.append(basis.coordinates)
-        matrices.append(basis.matrix.astype(np.float32))
+        seen, matrix = _coordinates(block, number, phenotype)
+        coordinates.append(seen)
+        matrices.append(matrix.astype(np.float32))
     covariance, prior = np.array([[phenotype.variance]]), np.ones(1)
-    effects = own_effects(coordinates, covariance, prior)
-    (column,) = columns_of(coordinates, covariance, effects)
-    maps = effect_maps(matrices)
+    found = effects.own_effects(coordinates, covariance, prior)
+    (column,) = effects.columns_of(coordinates, covariance, found)
+    maps = effects.effect_maps(matrices)
     return maps, replace(column, number=phenotype.number), phenotype.effect * column.scale
 
 
-def _basis(block: FirstRound, phenotype: Phenotype, second: Measured | None) -> Basis:
+def _coordinates(
+    block: FirstRound, number: int, phenotype: Phenotype
+) -> tuple[Coordinates, Float64]:
     """Return the coordinates of one phenotype in a block, for both measurements stacked."""
-    number, first = phenotype.number, block.block
+    first = block.block
     gram = covariance = first.gram  # of the columns
     responses = first.back @ gram  # of X'Y to effects of codes
-    target, errors = first.target[:, number], first.gram_errors
-    noise = np.full(len(target), first.noise.variances[number])
-    if second is not None and len(second.values):
-        of_second = block.covariances(second.vectors)
-        seen = first.back.T @ second.vectors  # by the components
+    target, errors = first.target[:, phenotype.number], first.gram_errors
+    noise = np.full(len(target), first.noise.variances[phenotype.number])
+    if phenotype.second and len(phenotype.second[number][1]):
+        vectors, values = phenotype.second[number]
+        of_second = block.covariances(vectors)
+        seen = first.back.T @ vectors  # by the components
         between = gram @ seen
         within = seen.T @ between
         # What the directions have beside the components counts as independent between them, so that
         # the covariance stays positive definite.
-        beside = (second.vectors * of_second).sum(axis=0) - within.diagonal()
+        beside = (vectors * of_second).sum(axis=0) - within.diagonal()
         within[np.diag_indices_from(within)] += np.maximum(beside, 0)
-        left = second.left
+        left = phenotype.left
         covariance = np.block([[gram, left * between], [left * between.T, left * within]])
         responses = np.hstack([responses, of_second])
-        target = np.concatenate([target, second.values])
+        target = np.concatenate([target, values])
         errors = np.concatenate([errors, errors @ seen**2])
-        noise = np.concatenate([noise, np.full(len(second.values), second.noise)])
-    return whitened(
+        noise = np.concatenate([noise, np.full(len(values), phenotype.noise)])
+    return solve.whitened(
         covariance,
         responses,
         target[:, None],

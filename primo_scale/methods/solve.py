@@ -37,6 +37,7 @@ import numpy.typing as npt
 import scipy
 
 from primo_scale.genotypes.coding import GenotypeCoding
+from primo_scale.methods import linear_algebra
 from primo_scale.methods.catalogue import Estimator, Method, load
 from primo_scale.methods.effects import (
     Coordinates,
@@ -52,15 +53,7 @@ from primo_scale.methods.effects import (
     own_effects,
     sample_effects,
 )
-from primo_scale.methods.linear_algebra import (
-    FLOOR_SHARE,
-    Adjustment,
-    Float64,
-    TargetNoise,
-    adjust,
-    map_blocks,
-    noise_norm,
-)
+from primo_scale.methods.linear_algebra import Adjustment, Float64, TargetNoise, map_blocks
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.privacy.planning import ClipResponse
@@ -90,14 +83,6 @@ class PanelComponents:
 
 
 @dataclass(frozen=True)
-class LatticeWeights:
-    """Weights of coded genotypes and coded fixed columns."""
-
-    genotypes: Float64  # weights W of the variants, shape (d, l)
-    fixed: Float64  # weights B of the constant and the covariates, in this order, shape (1 + c, l)
-
-
-@dataclass(frozen=True)
 class SolveInputs:
     """Parameters of a solution besides the statistics; public except the counts in `rescale`."""
 
@@ -122,7 +107,9 @@ class SolveInputs:
 class Solution:
     """Weights and a description of how they were computed; public if the statistics are private."""
 
-    weights: LatticeWeights
+    genotypes: Float64  # weights W of the coded variants, shape (d, l)
+    # Weights B of the coded fixed columns: the constant and the covariates, shape (1 + c, l).
+    fixed: Float64
     parameters: dict[str, float]  # parameters of the estimator, by name
     # Ridge penalty of every copy of X'X in every block, in squared lattice units; empty if the
     # estimator is not a ridge.
@@ -146,12 +133,9 @@ def solve_statistics(
 def adjusted(statistics: BlockMatrices, inputs: SolveInputs) -> Adjustment:
     """Return the statistics, adjusted for the fixed columns."""
     subsample = inputs.recipe.subsample
-    return adjust(
-        statistics,
-        inputs.scales,
-        inputs.rescale,
-        gram_factor=1.0 if subsample is None else inputs.bounds.n_samples / subsample,
-        ancestry=inputs.ancestry,
+    factor = 1.0 if subsample is None else inputs.bounds.n_samples / subsample
+    return linear_algebra.adjust(
+        statistics, inputs.scales, inputs.rescale, gram_factor=factor, ancestry=inputs.ancestry
     )
 
 
@@ -162,9 +146,9 @@ def solve(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> 
     mean, residual = float(prior.effect_variance.mean()), float(prior.residual_variance.mean())
     block_of = partial(lattice_block, adjustment, panel, scores)
 
-    def decomposed(number: int) -> tuple[Block, Basis]:
+    def decomposed(number: int) -> tuple[Block, Coordinates, Coordinates, Float64]:
         block = block_of(number)
-        return block, basis_of(block, mean, residual)
+        return block, *coordinates_of(block, mean, residual)
 
     if layout.n_blocks == 1:  # decomposed once for all passes
         decomposed = cache(decomposed)
@@ -175,25 +159,30 @@ def solve(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> 
         covariance = phenotype_covariance(adjustment, prior, inputs.n_samples)
         sampling = estimator.samples_effects_of(boundaries[-1], len(covariance))
 
-        def seen(number: int) -> tuple[Coordinates, Coordinates, Float32]:
-            """Return the coordinates of a block, for the fit and the sampler, and the matrix M'."""
-            basis = decomposed(number)[1]
-            matrix = basis.matrix.astype(np.float32) if sampling else np.empty((0, 0), np.float32)
-            return basis.shown, basis.coordinates, matrix
+        def visible(number: int) -> tuple[Coordinates, Coordinates, Float32]:
+            """Return the coordinates of a block, for the sampler and the fit, and the matrix M'."""
+            _, coordinates, shown, matrix = decomposed(number)
+            if not sampling:
+                matrix = matrix[:0, :0]
+            return coordinates, shown, matrix.astype(np.float32)
 
-        shown, coordinates, maps = zip(*map_blocks(seen, layout.sizes), strict=True)
+        coordinates, shown, maps = zip(*map_blocks(visible, layout.sizes), strict=True)
         fit = fit_effects if estimator.fits_factors else own_effects
         effects = fit(shown, covariance, relative)
         if sampling:
             sampled = sample_effects(coordinates, maps, effects, covariance, mean)
-        del shown, coordinates, maps
+        del coordinates, shown, maps
     weights = np.empty((boundaries[-1], layout.n_phenotypes))
     start = np.zeros((layout.n_fixed, layout.n_phenotypes))
 
     def solve_block(number: int) -> Float64:
         """Set the weights of a block, and return what its columns explain of C'Y."""
-        (block, basis), rows = decomposed(number), slice(*boundaries[number : number + 2])
-        found = basis.weights(effects, covariance) * mean
+        block, seen, _, matrix = decomposed(number)
+        rows = slice(*boundaries[number : number + 2])
+        variances = noise_of(seen, covariance, effects)
+        variances += (seen.exposures + seen.errors)[:, None] * effects.scales
+        # Exposures, and therefore the means, are relative to the prior's mean variance.
+        found = matrix @ (effects.scales * effects.rotated(seen.values) / variances) * mean
         for factor, values in sampled.items():
             found[:, factor] = values[rows]
         weights[rows] = block.outside + effects.back(found)
@@ -207,16 +196,9 @@ def solve(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> 
         "residual_variance": float(variances.mean()),
     }
     if estimator.fits_factors:
-        parameters |= {
-            "genetic_factors": effects.n_factors,
-            "point_normal_columns": float(len(sampled)),
-        }
-    return Solution(
-        weights=LatticeWeights(weights, fixed),
-        parameters=parameters,
-        scores=scores,
-        n_limited=effects.n_limited,
-    )
+        parameters["genetic_factors"] = effects.n_factors
+        parameters["point_normal_columns"] = float(len(sampled))
+    return Solution(weights, fixed, parameters, scores=scores, n_limited=effects.n_limited)
 
 
 # ---- LD blocks -----------------------------------------------------------------------------------
@@ -258,9 +240,10 @@ class Blend:
 
     def raised(self, values: Float64) -> Float64:
         """Return ascending eigenvalues of X'X, raised to a floor."""
-        norm = noise_norm(self.sigma, len(values)) * float(self.kept.mean())
+        norm = linear_algebra.noise_norm(self.sigma, len(values)) * float(self.kept.mean())
         return np.maximum(
-            values, max(FLOOR_SHARE * norm, _LEAST_EIGENVALUE * max(float(values[-1]), 1.0))
+            values,
+            max(linear_algebra.FLOOR_SHARE * norm, _LEAST_EIGENVALUE * max(float(values[-1]), 1.0)),
         )
 
 
@@ -330,8 +313,8 @@ def lattice_block(
 ) -> Block:
     """Return an LD block, around the public scores if there are any."""
     layout = adjustment.statistics.layout
-    columns, adjusted = layout.variants(number), adjustment.block(number)
-    noisy, _ = adjustment.gram(adjusted, number)
+    columns, (fixed_cross, target, noise) = layout.variants(number), adjustment.block(number)
+    noisy, _ = adjustment.gram(fixed_cross, number)
     sigma = adjustment.gram_sigma(number)
     if panel is None:
         level = np.full(len(noisy), noisy.trace() / len(noisy))
@@ -343,50 +326,36 @@ def lattice_block(
         expected = panel.n_samples * panel.variances[columns]
         blend = blended(noisy, sigma, expected, panel.n_known)
     outside = np.zeros((rows.stop - rows.start, layout.n_phenotypes))
-    fixed_cross = adjusted.fixed_cross
-    block = Block(real, squared_norms, blend, adjusted.target, adjusted.noise, fixed_cross, outside)
+    block = Block(real, squared_norms, blend, target, noise, fixed_cross, outside)
     if scores is None:
         return block
-    errors = blend.mean_covariance(block.on_columns(scores.scores.effects[rows]))
-    noise = block.noise.with_errors(errors, scores.slopes)
-    return replace(block, noise=noise, outside=scores.mean(rows))
+    effects = scores.scores.effects[rows]
+    errors = blend.mean_covariance(block.on_columns(effects))
+    noise = noise.with_errors(errors, scores.slopes)
+    return replace(block, noise=noise, outside=effects @ scores.slopes)
 
 
 # ---- Coordinates ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Basis:
-    """Coordinates ``h = Q'G`` of one LD block."""
+def coordinates_of(
+    block: Block, effect: float, residual: float
+) -> tuple[Coordinates, Coordinates, Float64]:
+    """Return the coordinates ``h = Q'G`` of a block, for effects of variance `effect` on codes.
 
-    coordinates: Coordinates
-    shown: Coordinates  # the same, with the exposures that fits of the effects expect
-    matrix: Float64  # M', where M are the coordinates by effects of codes, shape (d_b, m)
-
-    def weights(self, effects: EffectCovariance, phenotype_covariance: Float64) -> Float64:
-        """Return the posterior means of the codes' effects on every factor, shape (d_b, l).
-
-        They are relative to the prior's mean variance, as the exposures are.
-        """
-        seen = self.coordinates
-        variances = noise_of(seen, phenotype_covariance, effects)
-        variances += (seen.exposures + seen.errors)[:, None] * effects.scales
-        return self.matrix @ (effects.scales * effects.rotated(seen.values) / variances)
-
-
-def basis_of(block: Block, effect: float, residual: float) -> Basis:
-    """Return the coordinates of a block, for effects of variance `effect` on every code.
-
-    `residual` is the variance of a phenotype. Those of variants are along the eigenvectors of X'X.
-    Its eigenvalues contain the noise of X'X, so that fits expect what is left of them without it,
-    with the sum that the unbiased ``tr S^2`` has.
+    They come twice, the second time with the exposures that fits of the effects expect, and before
+    M', shape (d_b, m), where M are the coordinates by effects of codes. `residual` is the variance
+    of a phenotype. Coordinates of variants are along the eigenvectors of X'X. Its eigenvalues
+    contain the noise of X'X, so that fits expect what is left of them without it, with the sum that
+    the unbiased ``tr S^2`` has.
     """
     release = float(block.noise.variances.mean())
     relative = block.noise.relative_to(release or 1.0)  # without noise it has no part
     if block.real is not None:
         noise = np.full(len(block.cross), release)
         sums = block.gram, block.back @ block.gram, block.target, noise, block.gram_errors
-        return whitened(*sums, effect, residual, relative)
+        whole, matrix = whitened(*sums, effect, residual, relative)
+        return whole, whole, matrix
     size, sigma = len(block.cross), block.blend.sigma
     # In a third of the memory of numpy.linalg.eigh, and the same time.
     noisy, vectors = scipy.linalg.eigh(block.blend.gram, check_finite=False)
@@ -409,7 +378,7 @@ def basis_of(block: Block, effect: float, residual: float) -> Basis:
     )
     exposures = np.maximum(effect * factor * expected**2 / variances, _TINY)
     vectors *= values / roots[:, 0]
-    return Basis(coordinates, replace(coordinates, exposures=exposures), vectors)
+    return coordinates, replace(coordinates, exposures=exposures), vectors
 
 
 def expected_eigenvalues(noisy: Float64, sigma: float) -> Float64:
@@ -432,8 +401,8 @@ def whitened(
     effect: float,
     residual: float,
     release_noise: TargetNoise,
-) -> Basis:
-    """Return coordinates of a target of m numbers, which are uncorrelated in signal and noise.
+) -> tuple[Coordinates, Float64]:
+    """Return coordinates of a target of m numbers, uncorrelated in signal and noise, and M'.
 
     Parameters
     ----------
@@ -457,7 +426,7 @@ def whitened(
     root = np.linalg.inv(np.linalg.cholesky(total))
     seen = responses @ root.T
     exposures, vectors = np.linalg.eigh(effect * (seen.T @ seen))
-    basis, matrix = root.T @ vectors, seen @ vectors
+    basis = root.T @ vectors
     coordinates = Coordinates(
         exposures=np.maximum(exposures, _TINY),
         sampling=np.clip(residual * (basis * (covariance @ basis)).sum(axis=0), _TINY, 1),
@@ -465,7 +434,7 @@ def whitened(
         values=basis.T @ target,
         release_noise=release_noise,
     )
-    return Basis(coordinates, coordinates, matrix)
+    return coordinates, seen @ vectors
 
 
 # ---- Variances and scores ------------------------------------------------------------------------
@@ -536,51 +505,38 @@ From a person's score of few variants by weights of more digits, genotypes can b
 _ROWS = 1024  # rounded at a time
 
 
-@dataclass(frozen=True)
-class DosageWeights:
-    """Weights in the units of the input files."""
-
-    per_allele: Float64  # change of each phenotype per additional copy of allele 1, shape (d, l)
-    intercept: Float64  # predicted phenotype at zero dosages and zero covariates, shape (l,)
-    covariates: Float64  # change of each phenotype per unit of each covariate, shape (c, l)
-
-
 def to_dosage_scale(
-    weights: LatticeWeights,
+    weights: tuple[Float64, Float64],
     genotypes: GenotypeCoding,
     outcomes: OutcomeCoding,
     response: ClipResponse,
     *,
     digits: int | None = None,
-) -> DosageWeights:
+) -> tuple[Float64, Float64, Float64]:
     """Undo the public coding (docs/maths/clipping-and-integers.md, "Mixed scales").
 
-    The weights of alleles get `digits` significant digits, or all, and the intercept follows from
-    these weights.
+    Return the change of each phenotype per additional copy of allele 1, shape (d, l), the predicted
+    phenotype at zero dosages and zero covariates, shape (l,), and its change per unit of each
+    covariate, shape (c, l). `weights` are those of `Solution`, of genotypes and fixed columns. The
+    weights of alleles get `digits` significant digits, or all, and the intercept follows from these
+    weights.
 
     With ``y = mean + (sd/s_y) [kappa B_0 + sum_c B_c s_c (x_c - centre_c) +
     sum_j W_j (k_j g_j - m_j)]``, each weight is a public multiple of a lattice weight. The known
     slope and offset that row clipping gives each phenotype are inverted, and the effects by which
     phenotypes were adjusted are added.
     """
-    unit = phenotype_unit(outcomes, response)
+    unit, (of_codes, fixed) = phenotype_unit(outcomes, response), weights
     scale = np.array([c.scale for c in outcomes.covariates], dtype=np.float64)
     centre = np.array([c.centre for c in outcomes.covariates], dtype=np.float64)
-    covariates = weights.fixed[1:] * scale[:, None]
-    per_allele = genotypes.multiplier.astype(np.float64)[:, None] * weights.genotypes * unit
+    covariates = fixed[1:] * scale[:, None]
+    per_allele = genotypes.multiplier.astype(np.float64)[:, None] * of_codes * unit
     if digits is not None:
         round_in_place(per_allele, digits)
-    at_centre = (
-        outcomes.constant * weights.fixed[0] - centre @ covariates - outcomes.unit * response.offset
-    )
-    return DosageWeights(
-        per_allele=per_allele,
-        intercept=outcomes.means
-        - centre @ outcomes.covariate_weights
-        + at_centre * unit
-        - genotypes.centre_dosage @ per_allele,
-        covariates=outcomes.covariate_weights + covariates * unit,
-    )
+    at_centre = outcomes.constant * fixed[0] - centre @ covariates - outcomes.unit * response.offset
+    intercept = outcomes.means - centre @ outcomes.covariate_weights + at_centre * unit
+    intercept -= genotypes.centre_dosage @ per_allele
+    return per_allele, intercept, outcomes.covariate_weights + covariates * unit
 
 
 def round_in_place(values: Float64, digits: int) -> None:
@@ -603,9 +559,9 @@ def marginal_effects(
     counts the sampling of the clipped, zero-filled phenotype and the noise of the release: on
     private statistics all of this is post-processing (docs/maths/summary-statistics.md).
     """
-    adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
+    adjustment = linear_algebra.adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
     blocks = map(adjustment.block, range(statistics.layout.n_blocks))
-    scores = np.concatenate([block.target for block in blocks])
+    scores = np.concatenate([target for _, target, _ in blocks])
     sampling = np.outer(variances, adjustment.residual_squares())
     errors = np.sqrt(sampling + (inputs.scales.phenotype_cross * inputs.rescale) ** 2)
     people = (inputs.n_samples * variances)[:, None]

@@ -29,46 +29,35 @@ corrections of docs/maths/papers.md; docs/maths/estimation.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
 
-from primo_scale.methods.catalogue import Estimator
+from primo_scale.methods import linear_algebra
+from primo_scale.methods.catalogue import Estimator, load
 from primo_scale.methods.effects import EffectPrior
-from primo_scale.methods.linear_algebra import (
-    Adjustment,
-    Float64,
-    floored_at_zero,
-    map_blocks,
-    noise_norm,
-    quotient,
-)
-from primo_scale.methods.solve import LatticeWeights, Solution, SolveInputs, adjusted
+from primo_scale.methods.linear_algebra import Adjustment, Float64, map_blocks
+from primo_scale.methods.solve import Solution, SolveInputs, adjusted
 from primo_scale.storage.block_matrices import BlockMatrices, Int64
 
-
-@dataclass(frozen=True, eq=False)
-class Spectrum:
-    """Decomposition ``S = V diag(lambda) V'`` and target ``H = V'G`` of one LD block."""
-
-    fixed_cross: Float64  # denoised X_b'C, shape (d_b, f)
-    # Eigenvalues in ascending order; negative and negligible ones are 0, shape (d_b,).
-    values: Float64
-    vectors: Float64  # V, shape (d_b, d_b)
-    target: Float64  # H, shape (d_b, l)
-    noise_norm: float  # bound on the norm of the noise in S
+Spectrum = tuple[Float64, Float64, Float64, Float64]
+"""Eigenvalues lambda in ascending order, of which negative and negligible ones are 0, shape (d_b,),
+V, shape (d_b, d_b), the target H, shape (d_b, l), and X_b'C, shape (d_b, f), of one LD block."""
 
 
 def spectrum_of(adjustment: Adjustment, block: int) -> Spectrum:
-    """Decompose one block."""
-    adjusted = adjustment.block(block)
-    gram, rounding = adjustment.gram(adjusted, block)
-    norm = noise_norm(adjustment.gram_sigma(block), len(gram))
+    """Decompose one block: ``S = V diag(lambda) V'``, and ``H = V'G``."""
+    fixed_cross, target, _ = adjustment.block(block)
+    gram, rounding = adjustment.gram(fixed_cross, block)
     values, vectors = np.linalg.eigh(gram)
-    target = vectors.T @ adjusted.target
-    return Spectrum(adjusted.fixed_cross, floored_at_zero(values, rounding), vectors, target, norm)
+    return (
+        linear_algebra.floored_at_zero(values, rounding),
+        vectors,
+        vectors.T @ target,
+        fixed_cross,
+    )
 
 
 def ridge(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> Solution:
@@ -89,10 +78,11 @@ def eigenvalue_ridge(adjustment: Adjustment, inputs: SolveInputs, estimator: Est
     """
     measured, sigma = adjustment.statistics.smallest_eigenvalue(), inputs.scales.smallest_eigenvalue
     smallest = eigenvalue_bound(measured, sigma, inputs.delta)
-    parameters = {"smallest_eigenvalue_bound": smallest}
-    return solve_ridge(
-        adjustment, lambda norm: max(0.0, norm - smallest) + inputs.unit**2, parameters
-    )
+
+    def penalty_for(norm: float) -> float:
+        return max(0.0, norm - smallest) + inputs.unit**2
+
+    return solve_ridge(adjustment, penalty_for, {"smallest_eigenvalue_bound": smallest})
 
 
 def eigenvalue_bound(noisy_smallest: float | None, sigma: float, delta: float) -> float:
@@ -110,28 +100,28 @@ def solve_ridge(
     adjustment: Adjustment,
     penalty_for: Callable[[float], float],
     parameters: dict[str, float] | None = None,
-    spectra: Callable[[int], Spectrum] | None = None,
+    spectra: Sequence[Spectrum] | None = None,
 ) -> Solution:
     """Return ridge weights, whose penalty in each block follows from the norm of its noise.
 
-    `spectra` returns the decomposition of a block, if those are in memory already.
+    `spectra` are the decompositions of all blocks, if they are in memory already.
     """
     layout = adjustment.statistics.layout
     genotypes = np.empty((layout.n_variants, layout.n_phenotypes))
 
     def solve_block(block: int) -> tuple[Float64, float]:
         """Set the weights of a block; return what they explain of C'Y, and the penalty."""
-        spectrum = spectrum_of(adjustment, block) if spectra is None else spectra(block)
-        penalty = penalty_for(spectrum.noise_norm)
-        factors = quotient(np.ones(len(spectrum.values)), spectrum.values + penalty)
-        weights = spectrum.vectors @ (factors[:, None] * spectrum.target)
+        spectrum = spectrum_of(adjustment, block) if spectra is None else spectra[block]
+        values, vectors, target, fixed_cross = spectrum
+        penalty = penalty_for(linear_algebra.noise_norm(adjustment.gram_sigma(block), len(values)))
+        factors = linear_algebra.quotient(np.ones(len(values)), values + penalty)
+        weights = vectors @ (factors[:, None] * target)
         genotypes[layout.variants(block)] = weights
-        return spectrum.fixed_cross.T @ weights, penalty
+        return fixed_cross.T @ weights, penalty
 
-    solved = map_blocks(solve_block, layout.sizes)
-    residual = adjustment.fixed_phenotypes - sum(explained for explained, _ in solved)
-    weights = LatticeWeights(genotypes, adjustment.fixed_inverse @ residual)
-    return Solution(weights, parameters or {}, tuple(penalty for _, penalty in solved))
+    explained, penalties = zip(*map_blocks(solve_block, layout.sizes), strict=True)
+    fixed = adjustment.fixed_inverse @ (adjustment.fixed_phenotypes - sum(explained))
+    return Solution(genotypes, fixed, parameters or {}, penalties)
 
 
 # Number of standard deviations added to a radius from a noisy sum of squares. The true value lies
@@ -155,13 +145,11 @@ def project_genotypes(
         float(adjustment.statistics.outcome_gram().diagonal()[layout.n_fixed :].sum()),
         adjustment.scales.phenotype_gram * math.sqrt(layout.n_phenotypes),
     )
-    values = np.concatenate([spectrum.values for spectrum in every])
-    squares = np.concatenate([spectrum.target**2 @ rescale**-2.0 for spectrum in every])
+    values = np.concatenate([values for values, *_ in every])
+    squares = np.concatenate([target**2 @ rescale**-2.0 for _, _, target, _ in every])
     multiplier = ball_multiplier(values, squares, radius)
     parameters = _parameters(multiplier, radius)
-    return solve_ridge(
-        adjustment, lambda norm: max(multiplier, norm), parameters, every.__getitem__
-    )
+    return solve_ridge(adjustment, lambda norm: max(multiplier, norm), parameters, every)
 
 
 def project_phenotypes(
@@ -183,32 +171,32 @@ def project_phenotypes(
     phenotypes = slice(layout.n_fixed, None)
     matrix, multiplier = phenotype_projection(
         statistics.outcome_gram()[phenotypes, phenotypes].astype(np.float64),
-        (adjustment.block(block).target / rescale for block in blocks),
+        (adjustment.block(block)[1] / rescale for block in blocks),
         radius,
     )
     across = matrix * rescale / rescale[:, None]
     projected = replace(adjustment, across=across)
-    solution: Solution = estimator.load_solver()(projected, inputs, estimator)
+    solution: Solution = load(estimator.solver)(projected, inputs, estimator)
     return replace(solution, parameters=solution.parameters | _parameters(multiplier, radius))
 
 
 def solve_separately(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> Solution:
     """Solve every phenotype with its own copy of X'X."""
-    statistics, solver = adjustment.statistics, estimator.load_solver()
+    statistics, solver = adjustment.statistics, load(estimator.solver)
     found: list[Solution] = []
+    layout = replace(statistics.layout, n_phenotypes=1)
     for phenotype in range(statistics.layout.n_phenotypes):
         one, prior = slice(phenotype, phenotype + 1), inputs.prior
+        alone = OnePhenotype(statistics.path, statistics.kind, layout, statistics, phenotype)
         own = replace(
             inputs,
             rescale=inputs.rescale[one],
             prior=EffectPrior(prior.effect_variance[one], prior.residual_variance[one]),
         )
-        found.append(solver(adjusted(OnePhenotype.of(statistics, phenotype), own), own, estimator))
+        found.append(solver(adjusted(alone, own), own, estimator))
     return Solution(
-        weights=LatticeWeights(
-            np.hstack([each.weights.genotypes for each in found]),
-            np.hstack([each.weights.fixed for each in found]),
-        ),
+        genotypes=np.hstack([each.genotypes for each in found]),
+        fixed=np.hstack([each.fixed for each in found]),
         parameters={
             name: float(np.mean([each.parameters[name] for each in found]))
             for name in found[0].parameters
@@ -220,15 +208,10 @@ def solve_separately(adjustment: Adjustment, inputs: SolveInputs, estimator: Est
 
 @dataclass(frozen=True)
 class OnePhenotype(BlockMatrices):
-    """Statistics of one phenotype, with its copy of X'X."""
+    """Statistics of the phenotype of a number, with its copy of X'X."""
 
     every: BlockMatrices
     number: int
-
-    @classmethod
-    def of(cls, every: BlockMatrices, number: int) -> OnePhenotype:
-        """Return the statistics of a phenotype by its number."""
-        return cls(every.path, every.kind, replace(every.layout, n_phenotypes=1), every, number)
 
     def gram(self, block: int, copy: int = 0) -> Int64:
         """Return X_b'X_b, shape (d_b, d_b)."""
@@ -296,12 +279,12 @@ def phenotype_projection(
     available here.
     """
     values, vectors = scipy.linalg.eigh(phenotype_gram, check_finite=False)
-    values = floored_at_zero(values)
+    values = linear_algebra.floored_at_zero(values)
     squares = np.zeros_like(values)
     for target in targets:
         squares += ((target @ vectors) ** 2).sum(axis=0)
     multiplier = ball_multiplier(values, squares, squared_radius)
-    return (vectors * quotient(values, values + multiplier)) @ vectors.T, multiplier
+    return (vectors * linear_algebra.quotient(values, values + multiplier)) @ vectors.T, multiplier
 
 
 def squared_radius(bound: float, noisy_total: float, sigma: float) -> float:

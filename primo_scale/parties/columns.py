@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import islice
 from operator import call
 from pathlib import Path
@@ -39,7 +39,7 @@ from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_with
 from primo_scale.outcomes.tables import OutcomeTable, RowGroup
 from primo_scale.storage.files import write_atomically
 from primo_scale.storage.stores import read_key_file
-from primo_scale.verify.document import PartyColumn
+from primo_scale.verify.document import Mixtures, PartyColumn
 
 Hashes = npt.NDArray[np.bytes_]
 Positions = npt.NDArray[np.int64]
@@ -47,7 +47,6 @@ Positions = npt.NDArray[np.int64]
 _HEADER = b"#primo_scale roster 1"
 _DIGITS = 32
 _PERSON, _ROSTER = b"primo_scale roster, person\0", b"primo_scale roster, whole\0"
-SEED_DIGITS = 32
 _BITS_PER_COUNT = 256  # Philox gives four words of 64 bits for each value of its counter
 _BYTES_OF_SIGNS = 32  # 256 mixtures of 8,192 people are 16 MiB as float64
 _LARGEST_DOSAGE = 2.0
@@ -150,24 +149,25 @@ def _read_people(path: Path) -> Hashes:
 
 
 @dataclass(frozen=True, eq=False)
-class PhenotypeColumns:
-    """Columns of a phenotype table."""
+class PartyColumns:
+    """Columns of one party, whose people are read in pieces."""
 
-    table: OutcomeTable  # of phenotypes or covariates
-    bounds: tuple[PhenotypeBounds, ...]  # public, of the columns to release
+    columns: tuple[PartyColumn, ...]  # names and public bounds
+    # Yields functions that read or code the next people, on any thread.
+    pieces: Callable[[], Iterator[Callable[[], CodedPeople]]]
 
-    @property
-    def columns(self) -> tuple[PartyColumn, ...]:
-        """Names and public bounds."""
-        return tuple(PartyColumn(one.name, one.lower, one.upper) for one in self.bounds)
 
-    def pieces(self) -> Iterator[Callable[[], CodedPeople]]:
-        """Yield functions that code the next rows of the table, on any thread."""
-        for group in self.table.row_groups([one.name for one in self.bounds]):
-            yield partial(self._coded, group)
+def phenotype_columns(table: OutcomeTable, bounds: tuple[PhenotypeBounds, ...]) -> PartyColumns:
+    """Return the columns of a table of phenotypes or covariates that have public bounds."""
 
-    def _coded(self, group: RowGroup) -> CodedPeople:
-        return individuals_of(group), code_within_bounds(group.values, self.bounds)[0]
+    def coded(group: RowGroup) -> CodedPeople:
+        return individuals_of(group), code_within_bounds(group.values, bounds)[0]
+
+    names = [one.name for one in bounds]
+    return PartyColumns(
+        tuple(PartyColumn(one.name, one.lower, one.upper) for one in bounds),
+        lambda: (partial(coded, group) for group in table.row_groups(names)),
+    )
 
 
 def individuals_of(group: RowGroup) -> list[str]:
@@ -175,41 +175,29 @@ def individuals_of(group: RowGroup) -> list[str]:
     return [person.rsplit(" ", 1)[-1] for person in group.people]
 
 
-@dataclass(frozen=True, eq=False)
-class GenotypeColumns:
-    """Columns of copies of A1, from 0 to 2, one for each variant of a store."""
+def genotype_columns(store: GenotypeStore) -> PartyColumns:
+    """Return columns of copies of A1, from 0 to 2, one for each variant of a finished store."""
+    packing, n_people, step = store.packing, store.n_samples, store.chunk_shape[1]
+    from_one_copy = np.arange(2 * packing.steps + 1) - packing.steps
+    units = np.rint(from_one_copy * (BOUNDED_UNIT / packing.steps)).astype(np.int64)
+    table = np.append(units, 0)  # the last entry, at -1, is of a missing genotype
 
-    store: GenotypeStore  # finished
+    def coded(start: int) -> CodedPeople:
+        people = slice(start, min(start + step, n_people))
+        packed = store.read_packed(slice(None), people)
+        found = packing.steps_or_missing(packed, people.stop - start).T
+        return store.samples.individual[people].tolist(), table[found]
 
-    @cached_property
-    def columns(self) -> tuple[PartyColumn, ...]:
-        """Identifiers of the variants, and the bounds 0 and 2."""
-        names = self.store.variants.identifier
-        return tuple(PartyColumn(str(name), 0.0, _LARGEST_DOSAGE) for name in names)
-
-    def pieces(self) -> Iterator[Callable[[], CodedPeople]]:
-        """Yield functions that read the next chunk of people, with all variants, on any thread."""
-        n_people, step = self.store.n_samples, self.store.chunk_shape[1]
-        for start in range(0, n_people, step):
-            yield partial(self._coded, slice(start, min(start + step, n_people)))
-
-    def _coded(self, people: slice) -> CodedPeople:
-        packing, packed = self.store.packing, self.store.read_packed(slice(None), people)
-        found = packing.steps_or_missing(packed, people.stop - people.start).T
-        from_one_copy = np.arange(2 * packing.steps + 1) - packing.steps
-        units = np.rint(from_one_copy * (BOUNDED_UNIT / packing.steps)).astype(np.int64)
-        table = np.append(units, 0)  # the last entry, at -1, is of a missing genotype
-        return self.store.samples.individual[people].tolist(), table[found]
-
-
-PartyColumns = PhenotypeColumns | GenotypeColumns
-"""Columns of one party, whose people are read in pieces."""
+    return PartyColumns(
+        tuple(PartyColumn(str(name), 0.0, _LARGEST_DOSAGE) for name in store.variants.identifier),
+        lambda: (partial(coded, start) for start in range(0, n_people, step)),
+    )
 
 
 def survey(
-    party: PartyColumns, roster: Roster, signs: RandomSigns | None
+    party: PartyColumns, roster: Roster, mixtures: Mixtures | None
 ) -> tuple[list[str], str, Int64 | None]:
-    """Read a party's columns once, and sum mixtures with `signs`, if there are any. PRIVATE.
+    """Read a party's columns once, and sum mixtures of people, if there are any. PRIVATE.
 
     Return the IIDs of the people of the roster whom the party knows, a digest of all coded values
     in the order of the roster, and the sums with the signs of each mixture, shape (k, columns).
@@ -217,7 +205,7 @@ def survey(
     n_columns = len(party.columns)
     unknown = hashlib.blake2b(bytes(4 * n_columns), digest_size=_ROW_DIGEST_BYTES).digest()
     digests = np.full(len(roster), unknown, dtype=f"V{_ROW_DIGEST_BYTES}")
-    sums = None if signs is None else MixtureSums(signs, n_columns)
+    sums = None if mixtures is None else np.zeros((mixtures.count, n_columns), dtype=np.int64)
     individuals: list[str] = []
     for positions, (iids, units) in people_of(party, roster):
         rows = units.astype("<i4")
@@ -225,10 +213,9 @@ def survey(
             hashlib.blake2b(row.tobytes(), digest_size=_ROW_DIGEST_BYTES).digest() for row in rows
         ]
         individuals += iids
-        if sums is not None:
-            sums.add(positions, units)
-    digest = hashlib.sha256(digests.tobytes()).hexdigest()
-    return individuals, digest, None if sums is None else sums.total()
+        if mixtures is not None and sums is not None:
+            add_to_mixtures(sums, mixtures, positions, units)
+    return individuals, hashlib.sha256(digests.tobytes()).hexdigest(), sums
 
 
 def people_of(party: PartyColumns, roster: Roster) -> Iterator[tuple[Positions, CodedPeople]]:
@@ -273,57 +260,33 @@ def _of_roster(
 # ---- Mixtures ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RandomSigns:
-    """Signs of n people in k mixtures."""
+def packed_signs(mixtures: Mixtures, positions: Positions) -> npt.NDArray[np.uint8]:
+    """Return the signs of people in k mixtures, eight in a byte, shape (ceil(k / 8), people).
 
-    # Public seed that all parties use, 32 hexadecimal digits. The guarantee holds for every seed,
-    # because it holds for every matrix of signs.
-    seed: str
-    n_mixtures: int  # k
-
-    @property
-    def n_bytes(self) -> int:
-        """Number of bytes that hold the bits of a person."""
-        return math.ceil(self.n_mixtures / 8)
-
-    def packed(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """Return the bits of people, eight mixtures in a byte, shape (`n_bytes`, people).
-
-        The highest bit is the first mixture. A bit of 1 stands for the sign 1, and 0 for -1.
-        `positions` are those of the people in the roster, int64 of shape (people,).
-        """
-        counts = math.ceil(self.n_mixtures / _BITS_PER_COUNT)
-        words = np.empty((len(positions), 4 * counts), dtype="<u8")
-        key = int(self.seed, 16)
-        for row, position in zip(words, positions.tolist(), strict=True):
-            row[:] = np.random.Philox(key=key, counter=position * counts).random_raw(4 * counts)
-        return np.ascontiguousarray(words.view(np.uint8).T[: self.n_bytes])
+    The highest bit is the first mixture. A bit of 1 stands for the sign 1, and 0 for -1.
+    `positions` are those of the people in the roster, shape (people,). The guarantee holds for
+    every public seed, because it holds for every matrix of signs.
+    """
+    counts = math.ceil(mixtures.count / _BITS_PER_COUNT)
+    words = np.empty((len(positions), 4 * counts), dtype="<u8")
+    key = int(mixtures.seed, 16)
+    for row, position in zip(words, positions.tolist(), strict=True):
+        row[:] = np.random.Philox(key=key, counter=position * counts).random_raw(4 * counts)
+    return np.ascontiguousarray(words.view(np.uint8).T[: math.ceil(mixtures.count / 8)])
 
 
-class MixtureSums:
-    """Sums of k mixtures of `n_columns` columns, to which people are added."""
+def add_to_mixtures(sums: Int64, mixtures: Mixtures, positions: Positions, units: Int64) -> None:
+    """Add people of these positions in the roster to the sums of mixtures, shape (k, columns).
 
-    def __init__(self, signs: RandomSigns, n_columns: int) -> None:
-        self._signs, self._of_everybody = signs, np.zeros(n_columns, dtype=np.int64)
-        # Sums with bits. They are integers below 2^53, and therefore exact in any order.
-        self._sums = np.zeros((8 * signs.n_bytes, n_columns))
-
-    def add(self, positions: npt.NDArray[np.int64], units: Int64) -> None:
-        """Add people of these positions in the roster, with units of shape (people, columns).
-
-        Units are from -2^20 to 2^20.
-        """
-        self._of_everybody += units.sum(axis=0)
-        packed, values = self._signs.packed(positions), units.astype(np.float64)
-        for start in range(0, len(packed), _BYTES_OF_SIGNS):
-            part = packed[start : start + _BYTES_OF_SIGNS]
-            # The first mixture is the highest bit. np.unpackbits along this axis is far slower.
-            bits = (part[:, None] >> np.arange(7, -1, -1, dtype=np.uint8)[:, None]) & 1
-            signs = bits.reshape(8 * len(part), len(units)).astype(np.float64)
-            self._sums[8 * start : 8 * (start + len(part))] += signs @ values
-
-    def total(self) -> Int64:
-        """Return the sums, int64 of shape (k, columns)."""
-        with_bits = self._sums[: self._signs.n_mixtures].astype(np.int64)
-        return 2 * with_bits - self._of_everybody
+    Their units, from -2^20 to 2^20, have the shape (people, columns).
+    """
+    packed, values = packed_signs(mixtures, positions), units.astype(np.float64)
+    of_everybody = units.sum(axis=0)
+    for start in range(0, len(packed), _BYTES_OF_SIGNS):
+        part = packed[start : start + _BYTES_OF_SIGNS]
+        # The first mixture is the highest bit. np.unpackbits along this axis is far slower.
+        bits = (part[:, None] >> np.arange(7, -1, -1, dtype=np.uint8)[:, None]) & 1
+        ones = bits.reshape(8 * len(part), len(units)).astype(np.float64)
+        rows = sums[8 * start : 8 * (start + len(part))]
+        # Sums with bits are integers below 2^53, and therefore exact in any order.
+        rows += 2 * (ones[: len(rows)] @ values).astype(np.int64) - of_everybody

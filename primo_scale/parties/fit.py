@@ -20,13 +20,13 @@ from attrs import frozen
 from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.ledger.accounts import total_cost
-from primo_scale.parties.columns import MixtureSums, RandomSigns
+from primo_scale.parties.columns import add_to_mixtures
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import open_to_readers
 from primo_scale.run import fields
 from primo_scale.run.fields import NEEDED, Checked, option, read_fields, takes
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
-from primo_scale.verify.document import PARTY, PartyColumn
+from primo_scale.verify.document import PARTY, Mixtures, PartyColumn
 
 Floats = npt.NDArray[np.float64]
 
@@ -143,9 +143,6 @@ def _noise_norm(hessian: Floats, variance: Floats, n_rows: int) -> float:
     entries = n_rows * np.outer(variance, variance)
     entries += np.outer(variance, own) + np.outer(own, variance)
     return 2 * math.sqrt(float(entries.sum(axis=1).max()))
-
-
-_PEOPLE_AT_A_TIME = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -289,14 +286,15 @@ def _named(parties: Sequence[PartyRelease]) -> list[PartyColumn]:
 
 def _constant(party: PartyRelease) -> Floats:
     """Return the released value of a column of ones, which has no noise."""
-    mixtures, n_people = party.document["mixtures"], party.document["n_people"]
-    if mixtures is None:
+    stated, n_people = party.document["mixtures"], party.document["n_people"]
+    if stated is None:
         return np.ones(n_people)
-    sums = MixtureSums(RandomSigns(mixtures["seed"], mixtures["count"]), 1)
-    for start in range(0, n_people, _PEOPLE_AT_A_TIME):
-        people = np.arange(start, min(start + _PEOPLE_AT_A_TIME, n_people))
-        sums.add(people, np.ones((len(people), 1), dtype=np.int64))
-    return np.asarray(sums.total()[:, 0] / np.sqrt(mixtures["count"]))
+    mixtures = Mixtures(stated["count"], stated["seed"])
+    sums = np.zeros((mixtures.count, 1), dtype=np.int64)
+    for start in range(0, n_people, _ROWS_AT_A_TIME):
+        people = np.arange(start, min(start + _ROWS_AT_A_TIME, n_people))
+        add_to_mixtures(sums, mixtures, people, np.ones((len(people), 1), dtype=np.int64))
+    return np.asarray(sums[:, 0] / np.sqrt(mixtures.count))
 
 
 def _write(out: Path, model: PartyModel, parties: Sequence[PartyRelease], method: str) -> None:

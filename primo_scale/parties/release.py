@@ -27,7 +27,7 @@ from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step, lower
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.parties import columns
-from primo_scale.parties.columns import SEED_DIGITS, RandomSigns, Roster
+from primo_scale.parties.columns import PartyColumns, Roster
 from primo_scale.privacy.mechanism import Promise, rounded_up
 from primo_scale.privacy.payment import NoiseStore, Payer, open_ledger, pay_once, record_drawn
 from primo_scale.publication.open_release import PartyRelease, open_party_release
@@ -55,11 +55,11 @@ _DRAWS_AT_A_TIME = 1 << 22
 
 
 def _seed(value: Any, _: str) -> str:
-    if not re.fullmatch(f"[0-9a-f]{{{SEED_DIGITS}}}", value.lower()):
+    if not re.fullmatch("[0-9a-f]{32}", value.lower()):
         raise UsageError(
             "is no seed",
             value=value,
-            limit=f"{SEED_DIGITS} hexadecimal digits",
+            limit="32 hexadecimal digits",
             remedy="Take the SHA-256 of a text that all parties agree on, and its first digits",
         )
     return str(value.lower())
@@ -175,11 +175,11 @@ class PartyReleaseRequest(Payment):
         return Promise(self.epsilon, self.delta)
 
     @property
-    def signs(self) -> RandomSigns | None:
-        """Signs of the mixtures, or None where rows are released."""
+    def stated_mixtures(self) -> document.Mixtures | None:
+        """Number and seed of the mixtures, or None where rows are released."""
         if self.mixtures is None or self.seed is None:
             return None
-        return RandomSigns(self.seed, self.mixtures)
+        return document.Mixtures(self.mixtures, self.seed)
 
 
 @takes(RosterRequest)
@@ -262,7 +262,7 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
 
 
 def _values(
-    request: PartyReleaseRequest, party: columns.PartyColumns, roster: Roster
+    request: PartyReleaseRequest, party: PartyColumns, roster: Roster
 ) -> tuple[PartyValues, list[str]]:
     """Return the values to release, and the people of the roster whom the party knows."""
     count, mixtures = len(party.columns), request.mixtures
@@ -286,20 +286,20 @@ def _values(
         "seed": request.seed,
         "person_columns": covered,
     }
-    people, digest, sums = columns.survey(party, roster, request.signs)
+    people, digest, sums = columns.survey(party, roster, request.stated_mixtures)
     return PartyValues(party, roster, digest, sums, *noise, public), people
 
 
-def _columns(request: PartyReleaseRequest) -> columns.PartyColumns:
+def _columns(request: PartyReleaseRequest) -> PartyColumns:
     """Return the columns to release, after refusing names that no release can carry."""
-    party: columns.PartyColumns
     tables = request.tables
     if tables is not None:
-        party = columns.PhenotypeColumns(open_outcome_table(tables.pheno), phenotype_bounds(tables))
+        table = open_outcome_table(tables.pheno)
+        party = columns.phenotype_columns(table, phenotype_bounds(tables))
     elif request.genotypes is not None:
         store = open_genotype_store(request.genotypes)
         check_variant_identifiers(store.variants.identifier)
-        party = columns.GenotypeColumns(store)
+        party = columns.genotype_columns(store)
     if len(party.columns) > _MOST_COLUMNS:
         raise UsageError(
             "a release of one party has too many columns",
@@ -322,7 +322,7 @@ def _individuals(people: Location) -> list[str]:
 def _statement(
     request: PartyReleaseRequest, values: PartyValues, charge: Charge, balance: Balance
 ) -> document.PartyDocument:
-    promise, signs, count = request.promise, request.signs, values.shape[1]
+    promise, count = request.promise, values.shape[1]
     return document.PartyDocument(
         software=f"primo_scale {__version__}",
         created=datetime.now(UTC).date().isoformat(),
@@ -332,7 +332,7 @@ def _statement(
         n_people=len(values.roster),
         alignment=values.roster.tag,
         columns=values.party.columns,
-        mixtures=None if signs is None else document.Mixtures(signs.n_mixtures, signs.seed),
+        mixtures=request.stated_mixtures,
         mechanism=document.PartyMechanism(
             unit=BOUNDED_UNIT,
             sensitivity=party_sensitivity(count, request.mixtures),
@@ -377,7 +377,7 @@ def party_sensitivity(n_columns: int, n_mixtures: int | None) -> float:
 class PartyValues:
     """Exact values that a party is about to release. PRIVATE."""
 
-    party: columns.PartyColumns
+    party: PartyColumns
     roster: Roster
     digest: str  # of the coded values
     mixtures: Int64 | None

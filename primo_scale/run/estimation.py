@@ -14,7 +14,7 @@ from primo_scale.methods import effects, second_round
 from primo_scale.methods import solve as phenotype_scale
 from primo_scale.methods import solve as solving
 from primo_scale.methods.linear_algebra import Float64, missing_rescale
-from primo_scale.methods.solve import LatticeWeights, PanelComponents, Solution
+from primo_scale.methods.solve import PanelComponents, Solution
 from primo_scale.outcomes.coding import has_components
 from primo_scale.panel.components import OwnDirections, open_components
 from primo_scale.privacy.mechanism import Recipe, SecondRound, no_noise
@@ -86,21 +86,21 @@ def _solved(
         directions, noise, values = second
         left = np.array(directions.residuals)
         own = design.second_response(1 / rescale, left, directions.degrees)
-        statistics = second_round.SecondStatistics(
-            directions=directions,
-            values=values,
+        solution = second_round.solve_two_rounds(
+            solving.adjusted(matrices, inputs),
+            inputs,
+            components,
+            directions,
+            values,
             sigma=noise.sigma,
             factors=response.slope * response.gram_share / own.slope,
             slopes=response.slope,
             ancestry=ancestry_of(design, None, n_samples, request.work_dir),
         )
-        solution = second_round.solve_two_rounds(
-            solving.adjusted(matrices, inputs), inputs, components, statistics
-        )
     else:
         solution = solving.solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     if not design.layout.n_fixed:
-        solution = replace(solution, weights=_beside_covariates(design, solution, request.work_dir))
+        solution = replace(solution, fixed=_beside_covariates(design, solution, request.work_dir))
     if solution.n_limited:
         given = has_components(c.name for c in design.outcomes.covariates)
         LOGGER.warning(
@@ -129,16 +129,17 @@ def _solved(
         frequency = design.genotypes.frequency
         summary = SummaryStatistics(effect, error, frequency)
     digits = None if mechanism is None else phenotype_scale.PRIVATE_DIGITS
-    per_unit = phenotype_scale.to_dosage_scale(
-        solution.weights, design.genotypes, design.outcomes, response, digits=digits
+    lattice = solution.genotypes, solution.fixed
+    per_allele, intercept, of_covariates = phenotype_scale.to_dosage_scale(
+        lattice, design.genotypes, design.outcomes, response, digits=digits
     )
     weights = ScoringWeights(
         variants=variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
-        per_allele=per_unit.per_allele,
-        intercept=per_unit.intercept,
+        per_allele=per_allele,
+        intercept=intercept,
         covariates=tuple(c.name for c in design.outcomes.covariates),
-        covariate_weights=per_unit.covariates,
+        covariate_weights=of_covariates,
         centre_dosage=design.genotypes.centre_dosage,
         summary=summary,
     )
@@ -152,23 +153,22 @@ def people_of(matrices: BlockMatrices) -> tuple[float, Float64]:
     return max(float(people), 1.0), np.array(counts)
 
 
-def _beside_covariates(design: Design, solution: Solution, work_dir: Path) -> LatticeWeights:
-    """Return the weights with those of the covariates beside the score.
+def _beside_covariates(design: Design, solution: Solution, work_dir: Path) -> Float64:
+    """Return the weights of the fixed columns beside the score.
 
     The covariates' effects on the phenotype were subtracted before. A score also predicts with what
     the principal components explain of it, which is subtracted from their effects.
     """
-    genotypes = solution.weights.genotypes
     fixed = np.zeros((1 + len(design.outcomes.covariates), design.layout.n_phenotypes))
     if design.loadings is not None:
         slopes = read_ancestry(work_dir / ANCESTRY)
-        explained = slopes.T @ genotypes
+        explained = slopes.T @ solution.genotypes
         fixed[-slopes.shape[1] :] = -explained
         # The panel's mean of a component is 0, and its code there is that of its centre.
         parts = design.outcomes.covariates[-slopes.shape[1] :]
         codes = np.array([part.centre * part.scale for part in parts])
         fixed[0] = -(codes @ explained) / design.outcomes.constant
-    return LatticeWeights(genotypes, fixed)
+    return fixed
 
 
 def explained_by_covariates(design: Design, weights: ScoringWeights, work_dir: Path) -> Float64:

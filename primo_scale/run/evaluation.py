@@ -14,7 +14,7 @@ import pandas as pd
 from primo_scale.errors import InputError, UsageError
 from primo_scale.evaluation import accuracy
 from primo_scale.evaluation import scores as scoring
-from primo_scale.genotypes import coding, tables
+from primo_scale.genotypes import coding, store, tables
 from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.tables import match_people, open_outcome_table, read_groups
 from primo_scale.publication.texts import cautions_in_words
@@ -121,7 +121,8 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     """
     refuse_existing(request.out)
     if request.genotypes is not None:
-        genotypes, source = scoring.open_store(request.genotypes), str(request.genotypes)
+        genotypes = scoring.people_of_store(store.open_genotype_store(request.genotypes))
+        source = str(request.genotypes)
     else:
         sources = request.sources
         genotypes, source = scoring.open_files(sources), ", ".join(map(str, sources.paths))

@@ -195,15 +195,13 @@ def _share_with_noisy_gram(
     middles = [int(group[len(group) // 2]) for group in groups]
     shares = [
         forecasts.share_with_noisy_gram(
-            forecasts.BlockNoise(
-                size=int(widths[block]),
-                gram_sigma=gram[block] * people / (design.subsample or people),
-                cross_sigma=mechanism.scales.phenotype_cross,
-                eigenvalue=people * sizes.variant_variance,
-                effect_variance=heritability * attenuated / design.genotypes.variance,
-                residual_variance=left * unit,
-            ),
             eigenvalues,
+            size=int(widths[block]),
+            gram_sigma=gram[block] * people / (design.subsample or people),
+            cross_sigma=mechanism.scales.phenotype_cross,
+            eigenvalue=people * sizes.variant_variance,
+            effect_variance=heritability * attenuated / design.genotypes.variance,
+            residual_variance=left * unit,
         )
         for block in middles
     ]

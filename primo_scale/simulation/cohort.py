@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.packed import MISSING, decode, packed_width
 from primo_scale.machine import usable_cpus
 from primo_scale.storage.files import text_published_at_end
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 A1_COPIES = np.array([2.0, np.nan, 1.0, 0.0])
 """Copies of A1 by raw PLINK value; nan for a missing call."""
@@ -48,7 +51,7 @@ class ReferencePanel:
     codes: npt.NDArray[np.uint8]
 
     @property
-    def a1_frequency(self) -> npt.NDArray[np.float64]:
+    def a1_frequency(self) -> Float64:
         """Frequency of A1, shape (variants,); 0 for a variant without any call."""
         called = (self.codes != 1).sum(axis=1)
         copies = np.nan_to_num(A1_COPIES)[self.codes].sum(axis=1)
@@ -92,7 +95,7 @@ def lay_out_sites(
     return variants, row.astype(np.int32), starts | (row == 0)
 
 
-def _renamed(variants: VariantTable, tile: npt.NDArray[np.int64]) -> VariantTable:
+def _renamed(variants: VariantTable, tile: Int64) -> VariantTable:
     n_tiles = int(tile[-1]) + 1
     chromosome = tile * _AUTOSOMES // n_tiles + 1
     first_tile = -(-(chromosome - 1) * n_tiles // _AUTOSOMES)
@@ -155,35 +158,23 @@ class Effects:
     `beta` the effect per copy of A1, in standard deviations of the trait.
     """
 
-    variant: npt.NDArray[np.int64]
-    trait: npt.NDArray[np.int64]
-    a1_frequency: npt.NDArray[np.float64]
-    beta: npt.NDArray[np.float64]
+    variant: Int64
+    trait: Int64
+    a1_frequency: Float64
+    beta: Float64
 
     def scores(self) -> GenotypeScores:
         """Return the contribution of each genotype to the genetic value; a missing call adds 0."""
         centred = A1_COPIES - 2 * self.a1_frequency[:, None]
-        return GenotypeScores(self.variant, self.trait, np.nan_to_num(centred) * self.beta[:, None])
+        return self.variant, self.trait, np.nan_to_num(centred) * self.beta[:, None]
 
 
-@dataclass(frozen=True, eq=False)
-class PeopleSlab:
-    """Consecutive people of a cohort, with their indices.
-
-    `sex` is 1 for male and 2 for female, and `age` is in years. `genetic_value` and `trait`, both
-    of shape (people, traits), hold g, and y or 0 and 1.
-    """
-
-    people: range
-    sex: npt.NDArray[np.int64]
-    age: npt.NDArray[np.int64]
-    genetic_value: npt.NDArray[np.float64]
-    trait: npt.NDArray[np.float64]
+PeopleSlab = tuple[range, Int64, Int64, Float64, Float64]
+"""Indices of consecutive people, their sex, 1 for male and 2 for female, their age in years, their
+genetic values g, and their traits, y or 0 and 1, both of shape (people, traits)."""
 
 
-def draw_effects(
-    mosaic: Mosaic, a1_frequency: npt.NDArray[np.float64], model: TraitModel, *, seed: int
-) -> Effects:
+def draw_effects(mosaic: Mosaic, a1_frequency: Float64, model: TraitModel, *, seed: int) -> Effects:
     """Draw the causal variants and the effects of every trait.
 
     Effects are Gaussian on genotypes standardised by the panel's frequencies `a1_frequency`, shape
@@ -236,7 +227,7 @@ def simulate_people(
         trait = genetic + age_effect[:, None] + noise
         if model.prevalence is not None:
             trait[:, -1] = trait[:, -1] > NormalDist().inv_cdf(1 - model.prevalence)
-        yield PeopleSlab(people, sex, age, genetic, trait)
+        yield people, sex, age, genetic, trait
 
 
 _COHORT = "SIM"
@@ -279,15 +270,15 @@ def write_people(prefix: str, slabs: Iterable[PeopleSlab], model: TraitModel, se
             path = Path(f"{prefix}.pheno.tsv")
             pheno = files.enter_context(text_published_at_end(path, mode=_READABLE))
             pheno.write("\t".join(("FID", "IID", *model.names)) + "\n")
-        for slab in slabs:
-            names = [f"{_COHORT}{seed}_{i + 1}" for i in slab.people]
+        for people, sexes, ages, _, traits in slabs:
+            names = [f"{_COHORT}{seed}_{i + 1}" for i in people]
             identities = [f"{name}\t{name}" for name in names]
-            for identity, sex, age in zip(identities, slab.sex, slab.age, strict=True):
+            for identity, sex, age in zip(identities, sexes, ages, strict=True):
                 fam.write(f"{identity}\t0\t0\t{sex}\t-9\n")
                 covar.write(f"{identity}\t{age}\t{sex - 1}\n")
             if pheno is not None:
                 values = "\t%.6g" * len(model.names) + "\n"
-                for identity, row in zip(identities, slab.trait, strict=True):
+                for identity, row in zip(identities, traits, strict=True):
                     pheno.write(identity + values % tuple(row))
 
 
@@ -399,16 +390,11 @@ class Mosaic:
         return len(self.panel_row)
 
 
-class GenotypeScores(NamedTuple):
-    """Weighted sums over variants, as e sparse entries sorted by variant.
+GenotypeScores = tuple[Int64, Int64, Float64]
+"""Weighted sums over variants, as e sparse entries (variant, score, value) sorted by variant.
 
-    Entry k adds ``value[k, g]`` to the sum ``score[k]`` if the raw PLINK value of the genotype at
-    ``variant[k]`` is g; `value` has shape (e, 4).
-    """
-
-    variant: npt.NDArray[np.int64]
-    score: npt.NDArray[np.int64]
-    value: npt.NDArray[np.float64]
+Entry k adds ``value[k, g]`` to the sum ``score[k]`` if the raw PLINK value of the genotype at
+``variant[k]`` is g; `value` has shape (e, 4)."""
 
 
 def genotype_slabs(mosaic: Mosaic, n_people: int) -> Iterator[GenotypeSlab]:
@@ -417,14 +403,28 @@ def genotype_slabs(mosaic: Mosaic, n_people: int) -> Iterator[GenotypeSlab]:
     All variants of one stripe of people come before those of the next, and a slab is overwritten by
     the next one. A slab has at least one variant.
     """
-    for first in range(0, n_people, PEOPLE_PER_STRIPE):
-        people = range(first, min(first + PEOPLE_PER_STRIPE, n_people))
-        yield from _slabs_of_stripe(mosaic, people)
+    scales = _log_scale(1 / mosaic.mean_segment), _log_scale(mosaic.missing_rate)
+    for first_person in range(0, n_people, PEOPLE_PER_STRIPE):
+        people = range(first_person, min(first_person + PEOPLE_PER_STRIPE, n_people))
+        runs = [
+            _start_people(mosaic, people[first : first + _PEOPLE_PER_TASK])
+            for first in range(0, len(people), _PEOPLE_PER_TASK)
+        ]
+        width, step = packed_width(len(people)), packed_width(_PEOPLE_PER_TASK)
+        buffer = np.empty((max(1, SLAB_BYTES // width), width), dtype=np.uint8)
+        with ThreadPoolExecutor(usable_cpus()) as threads:
+            for first in range(0, mosaic.n_variants, len(buffer)):
+                check()
+                variants = slice(first, first + len(buffer))
+                starts = mosaic.chromosome_starts[variants]
+                slab = first, mosaic.panel_row[variants], starts
+                packed = buffer[: len(starts)]
+                parts = [packed[:, start : start + step] for start in range(0, width, step)]
+                list(threads.map(partial(_fill, mosaic.codes, slab, scales), runs, parts))
+                yield first, first_person, packed
 
 
-def score_people(
-    mosaic: Mosaic, people: range, scores: GenotypeScores, n_scores: int
-) -> npt.NDArray[np.float64]:
+def score_people(mosaic: Mosaic, people: range, scores: GenotypeScores, n_scores: int) -> Float64:
     """Sum `scores` over the genotypes of some people, before calls become missing.
 
     The result has shape (len(people), n_scores). Sums are added in variant order, so that the
@@ -459,38 +459,18 @@ def population_variance(mosaic: Mosaic, scores: GenotypeScores) -> float:
     accumulates the earlier entries of the chromosome, each weighted by the probability that it lies
     in the same segment.
     """
-    rho = 1 - 1 / mosaic.mean_segment
-    chromosome = np.cumsum(mosaic.chromosome_starts)[scores.variant]
-    gaps = np.diff(scores.variant, prepend=0)
+    rho, (variants, _, values) = 1 - 1 / mosaic.mean_segment, scores
+    chromosome = np.cumsum(mosaic.chromosome_starts)[variants]
+    gaps = np.diff(variants, prepend=0)
     same = np.diff(chromosome, prepend=0) == 0
     discount = np.where(same, rho**gaps, 0.0)
     total, earlier = 0.0, np.zeros(mosaic.codes.shape[1])
-    for variant, value, factor in zip(scores.variant, scores.value, discount, strict=True):
+    for variant, value, factor in zip(variants, values, discount, strict=True):
         own = value[mosaic.codes[mosaic.panel_row[variant]]]
         earlier *= factor
         total += float(own @ (own + 2 * earlier))
         earlier += own
     return float(total / mosaic.codes.shape[1])
-
-
-def _slabs_of_stripe(mosaic: Mosaic, people: range) -> Iterator[GenotypeSlab]:
-    runs = [
-        _start_people(mosaic, people[first : first + _PEOPLE_PER_TASK])
-        for first in range(0, len(people), _PEOPLE_PER_TASK)
-    ]
-    scales = _log_scale(1 / mosaic.mean_segment), _log_scale(mosaic.missing_rate)
-    width, step = packed_width(len(people)), packed_width(_PEOPLE_PER_TASK)
-    buffer = np.empty((max(1, SLAB_BYTES // width), width), dtype=np.uint8)
-    with ThreadPoolExecutor(usable_cpus()) as threads:
-        for first in range(0, mosaic.n_variants, len(buffer)):
-            check()
-            variants = slice(first, first + len(buffer))
-            starts = mosaic.chromosome_starts[variants]
-            slab = first, mosaic.panel_row[variants], starts
-            packed = buffer[: len(starts)]
-            parts = [packed[:, start : start + step] for start in range(0, width, step)]
-            list(threads.map(partial(_fill, mosaic.codes, slab, scales), runs, parts))
-            yield first, people.start, packed
 
 
 def _log_scale(chance: float) -> float:
@@ -596,20 +576,21 @@ def _add_scores(
     """
     codes, panel_row = panel
     member, reached, genotypes, streams = people
+    variant_of, score_of, value_of = scores
     n_members, n_people, entry = codes.shape[1], streams.size, 0
     for end in chromosome_ends:
         variant = np.int64(-1)
         while variant < end - 1:
-            within = entry < scores.variant.size and scores.variant[entry] < end
-            variant = scores.variant[entry] if within else end - 1
+            within = entry < variant_of.size and variant_of[entry] < end
+            variant = variant_of[entry] if within else end - 1
             row = codes[panel_row[variant]]
             for i in range(n_people):
                 while reached[i] <= variant:
                     member[i], length, streams[i] = _new_segment(streams[i], n_members, scale)
                     reached[i] = min(reached[i] + length, end)
                 genotypes[i] = row[member[i]]
-            while entry < scores.variant.size and scores.variant[entry] == variant:
-                total, value = sums[scores.score[entry]], scores.value[entry]
+            while entry < variant_of.size and variant_of[entry] == variant:
+                total, value = sums[score_of[entry]], value_of[entry]
                 first, second, third, fourth = value[0], value[1], value[2], value[3]
                 for i in range(n_people):  # a choice among numbers in registers is vectorised
                     g = genotypes[i]

@@ -23,13 +23,13 @@ from support.tiers import thinned
 
 from primo_scale.cli.commands import ingest as ingest_command
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.scores import MatchedWeights, open_store, score_people
+from primo_scale.evaluation.scores import MatchedWeights, people_of_store, score_people
 from primo_scale.genotypes.coding import MatchCounts
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.source import SourceFiles, open_source
-from primo_scale.genotypes.store import DOSAGES, open_genotypes
+from primo_scale.genotypes.store import DOSAGES, open_genotype_store, open_genotypes
 from primo_scale.kernels.dosage_bytes import STEPS, UNITS
-from primo_scale.parties.columns import GenotypeColumns
+from primo_scale.parties.columns import genotype_columns
 from primo_scale.run.request import GenotypeFiles
 
 KINDS = ("pfile", "bgen", "vcf", "vcz")
@@ -136,7 +136,7 @@ def every_variant(weights: np.ndarray, centre: np.ndarray) -> MatchedWeights:
 
 def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
     run(files_of("odd", "pfile"), tmp_path / "g")
-    genotypes = open_store(tmp_path / "g")
+    genotypes = people_of_store(open_genotype_store(tmp_path / "g"))
     table = of_plink2(FORMATS / "odd").astype(float)
     missing, copies = table == 255, table / STEPS
     weights = np.arange(1.0, 17).reshape(8, 2)
@@ -145,7 +145,7 @@ def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
     filled = np.where(missing, np.where(np.isnan(centre), known, centre)[:, None], copies)
     scores = score_people(genotypes, every_variant(weights, centre))
     np.testing.assert_allclose(scores, filled.T @ weights, rtol=1e-12)
-    pieces = [piece() for piece in GenotypeColumns(run(files_of("odd", "pfile"), tmp_path / "g"))
+    pieces = [piece() for piece in genotype_columns(run(files_of("odd", "pfile"), tmp_path / "g"))
               .pieces()]  # fmt: skip
     units = np.where(missing, 0, np.rint((copies - 1) * 2**20)).T
     np.testing.assert_array_equal(np.concatenate([piece[1] for piece in pieces]), units)
@@ -257,6 +257,6 @@ def test_scores_are_those_of_plink2(dummy, plink2, tmp_path):
     theirs = np.array([float(line.split()[-1]) for line in lines])
     run(SourceFiles((dummy,), "pfile", packing=DOSAGES), tmp_path / "g", chunk_shape=(64, 128))
     every = every_variant(weights[:, None], np.zeros(300))
-    ours = score_people(open_store(tmp_path / "g"), every)[:, 0]
+    ours = score_people(people_of_store(open_genotype_store(tmp_path / "g")), every)[:, 0]
     assert 0 < np.abs(ours - theirs).max() < np.abs(weights).sum() / 254
     assert np.std(ours - theirs) < 3 * np.sqrt((weights**2).sum() / 12) / STEPS

@@ -23,7 +23,7 @@ def test_a_gram_is_adjusted_in_chunks_of_rows(rows):
     adjustment = adjust(
         statistics_of(X, fixed, fixed[:, :1]), no_noise(1), np.ones(1), gram_factor=1.0
     )
-    gram, rounding = adjustment.gram(adjustment.block(0), 0)
+    gram, rounding = adjustment.gram(adjustment.block(0)[0], 0)
     residual = X - fixed @ np.linalg.lstsq(fixed, X, rcond=None)[0]
     np.testing.assert_allclose(gram, residual.T @ residual, atol=1e-9)
     error = np.linalg.norm(gram - residual.T @ residual, 2) if rows < 100 else 0.0
@@ -51,7 +51,7 @@ def test_missing_values_are_corrected_for():
     statistics = statistics_of(X, constant, Y * observed)
     rescale = missing_rescale(observed.sum(axis=0).astype(float), 40000)
     inputs = inputs_for(statistics, 40000, penalty=0.0, rescale=rescale)
-    ours = solved(statistics, inputs, estimator="ridge").weights.genotypes
+    ours = solved(statistics, inputs, estimator="ridge").genotypes
     full = ridge_weights(statistics_of(X, constant, Y), 40000, 0.0).genotypes
     # Standard errors are sd(y) / sqrt(n var(x)) = 300 sqrt(1.5) / 163 = 2.2 here; five of them.
     np.testing.assert_allclose(ours, full, atol=12)

@@ -66,9 +66,9 @@ def solve_both_ways(cohort, method, estimator):
         warnings.simplefilter("error")
         for statistics, given_scales in ((exact, inputs.scales), (noisy, scales)):
             solution = solved(statistics, replace(inputs, scales=given_scales), method, estimator)
-            assert solution.weights.genotypes.shape == (d, l)
-            assert np.isfinite(solution.weights.genotypes).all()
-            assert np.isfinite(solution.weights.fixed).all()
+            assert solution.genotypes.shape == (d, l)
+            assert np.isfinite(solution.genotypes).all()
+            assert np.isfinite(solution.fixed).all()
             assert np.isfinite(list(solution.parameters.values())).all()
             assert np.isfinite(solution.penalties).all()
 

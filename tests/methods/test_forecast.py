@@ -10,12 +10,7 @@ from support.traced_memory import least_peak
 
 from primo_scale.methods.catalogue import ESTIMATORS, METHODS
 from primo_scale.methods.effects import EffectPrior
-from primo_scale.methods.forecast import (
-    BlockNoise,
-    effects_bytes,
-    share_with_noisy_gram,
-    solve_bytes,
-)
+from primo_scale.methods.forecast import effects_bytes, share_with_noisy_gram, solve_bytes
 from primo_scale.methods.linear_algebra import FLOOR_SHARE, noise_norm
 from primo_scale.methods.solve import PanelComponents, SolveInputs
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
@@ -23,32 +18,40 @@ from primo_scale.storage.block_matrices import BlockLayout
 
 SIZE = 300
 LAMBDA = np.geomspace(0.05, 20, SIZE) / np.geomspace(0.05, 20, SIZE).mean()
-NOISE = BlockNoise(SIZE, 600.0, 5_000.0, 2_000.0, 100.0, 4e4)
+NOISE = {
+    "gram_sigma": 600.0,
+    "cross_sigma": 5_000.0,
+    "eigenvalue": 2_000.0,
+    "effect_variance": 100.0,
+    "residual_variance": 4e4,
+}
 
 
-def simulated(noise: BlockNoise) -> float:
+def simulated(**noise: float) -> float:
     """Return R^2 of weights from a noisy X'X as a share of those from the exact one."""
     rng, effects = np.random.default_rng(3), 400
     rotation, _ = np.linalg.qr(rng.standard_normal((SIZE, SIZE)))
-    values = LAMBDA * noise.eigenvalue
+    values = LAMBDA * noise["eigenvalue"]
     S = (rotation * values) @ rotation.T
     root = rotation * np.sqrt(values)
 
     def explained(matrix, sigma, target, true):
         values, vectors = np.linalg.eigh(matrix)
         values = np.maximum(values, FLOOR_SHARE * noise_norm(sigma, SIZE))
-        signal = noise.effect_variance * values
-        covariance = signal * values + noise.residual_variance * values + noise.cross_sigma**2
+        signal = noise["effect_variance"] * values
+        covariance = (
+            signal * values + noise["residual_variance"] * values + noise["cross_sigma"] ** 2
+        )
         weights = vectors @ ((signal / covariance)[:, None] * (vectors.T @ target))
         return float((weights * (S @ true)).sum()), float((weights * (S @ weights)).sum())
 
     sums = np.zeros((2, 2))
     for _ in range(8):
-        true = rng.normal(0, np.sqrt(noise.effect_variance), (SIZE, effects))
-        target = S @ true + root @ rng.normal(0, np.sqrt(noise.residual_variance), true.shape)
-        target += rng.normal(0, noise.cross_sigma, true.shape)
-        noisy = S + symmetric_noise(SIZE, noise.gram_sigma, rng)
-        sums[0] += explained(noisy, noise.gram_sigma, target, true)
+        true = rng.normal(0, np.sqrt(noise["effect_variance"]), (SIZE, effects))
+        target = S @ true + root @ rng.normal(0, np.sqrt(noise["residual_variance"]), true.shape)
+        target += rng.normal(0, noise["cross_sigma"], true.shape)
+        noisy = S + symmetric_noise(SIZE, noise["gram_sigma"], rng)
+        sums[0] += explained(noisy, noise["gram_sigma"], target, true)
         sums[1] += explained(S, 0.0, target, true)
     squared = sums[:, 0] ** 2 / sums[:, 1]
     return float(squared[0] / squared[1])
@@ -56,15 +59,16 @@ def simulated(noise: BlockNoise) -> float:
 
 @pytest.mark.parametrize("factor", [0.5, 1.0])
 def test_the_share_is_that_of_simulated_releases(factor):
-    noise = replace(NOISE, gram_sigma=factor * NOISE.gram_sigma)
-    found = share_with_noisy_gram(noise, LAMBDA)
-    assert found == pytest.approx(simulated(noise), abs=0.015)
+    noise = NOISE | {"gram_sigma": factor * NOISE["gram_sigma"]}
+    found = share_with_noisy_gram(LAMBDA, size=SIZE, **noise)
+    assert found == pytest.approx(simulated(**noise), abs=0.015)
     assert found < 0.91
 
 
 def test_half_the_noise_is_told_from_all():
-    half = share_with_noisy_gram(replace(NOISE, gram_sigma=NOISE.gram_sigma / 2), LAMBDA)
-    assert abs(half - simulated(NOISE)) > 0.015
+    halved = NOISE | {"gram_sigma": NOISE["gram_sigma"] / 2}
+    half = share_with_noisy_gram(LAMBDA, size=SIZE, **halved)
+    assert abs(half - simulated(**NOISE)) > 0.015
 
 
 # ---- Memory --------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def inputs(scores=None, used=None, **sigmas):
 
 
 def weights(given, statistics=EXACT):
-    return solved(statistics, given, estimator="known-noise").weights.genotypes
+    return solved(statistics, given, estimator="known-noise").genotypes
 
 
 def test_weights_are_the_posterior_mean_around_the_scores():
@@ -60,9 +60,7 @@ def test_weights_are_the_posterior_mean_around_the_scores():
             mean, variance = EFFECTS[block, 0] * slopes[0, j], EFFECT * left[j]
             covariance = variance * S @ S + RESIDUAL * S + noise**2 * np.eye(len(S))
             expected = mean + variance * S @ np.linalg.solve(covariance, G - S @ mean)
-            np.testing.assert_allclose(
-                solution.weights.genotypes[block, j], expected, rtol=1e-6, atol=1e-6
-            )
+            np.testing.assert_allclose(solution.genotypes[block, j], expected, rtol=1e-6, atol=1e-6)
 
 
 def test_slopes_are_those_of_a_regression_on_the_scores():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.methods.solve import LatticeWeights, round_in_place, to_dosage_scale
+from primo_scale.methods.solve import round_in_place, to_dosage_scale
 from primo_scale.outcomes.coding import CovariateBounds, PhenotypeBounds, code_outcomes
 from primo_scale.privacy.planning import ClipResponse
 
@@ -50,24 +50,27 @@ def test_scores_in_raw_units_are_lattice_scores_decoded(digits):
         ],
         [CovariateBounds("age", 18.0, 90.0, 50.0), CovariateBounds("sex", 0.0, 1.0, 0.5)],
     )
-    weights = LatticeWeights(rng.normal(size=(4, 2)), rng.normal(size=(3, 2)))
+    of_codes, fixed_weights = rng.normal(size=(4, 2)), rng.normal(size=(3, 2))
     response = ClipResponse(
         slope=np.array([0.7, 0.4]), offset=np.array([0.0, -0.2]), variance=np.ones(2)
     )
-    raw = to_dosage_scale(weights, genotypes, outcomes, response, digits=digits)
+    lattice = of_codes, fixed_weights
+    per_allele, intercept, covariates = to_dosage_scale(
+        lattice, genotypes, outcomes, response, digits=digits
+    )
     if digits is not None:
         units = k[:, None] * [9.0 / 0.7, 0.4 / 0.4] / outcomes.unit
-        rounded = [[significant(w, digits) for w in row] for row in weights.genotypes * units]
-        np.testing.assert_allclose(raw.per_allele, rounded, rtol=1e-12)
-        weights = LatticeWeights(np.array(rounded) / units, weights.fixed)
+        rounded = [[significant(w, digits) for w in row] for row in of_codes * units]
+        np.testing.assert_allclose(per_allele, rounded, rtol=1e-12)
+        of_codes = np.array(rounded) / units
 
     dosages, age, sex = rng.integers(0, 3, (50, 4)), rng.uniform(18, 90, 50), rng.integers(0, 2, 50)
     scales = [c.scale for c in outcomes.covariates]
     fixed = np.column_stack(
         [np.full(50, outcomes.constant), (age - 50) * scales[0], (sex - 0.5) * scales[1]]
     )
-    clipped = (fixed @ weights.fixed + (k * dosages - m) @ weights.genotypes) / outcomes.unit
+    clipped = (fixed @ fixed_weights + (k * dosages - m) @ of_codes) / outcomes.unit
     standardised = (clipped - response.offset) / response.slope
     expected = [170.0, 1.2] + standardised * [9.0, 0.4]
-    ours = raw.intercept + dosages @ raw.per_allele + np.column_stack([age, sex]) @ raw.covariates
+    ours = intercept + dosages @ per_allele + np.column_stack([age, sex]) @ covariates
     np.testing.assert_allclose(ours, expected, rtol=1e-9)

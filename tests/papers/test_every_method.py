@@ -11,7 +11,7 @@ from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.effects import EffectPrior
 from primo_scale.methods.linear_algebra import noise_norm
 from primo_scale.methods.solve import adjusted
-from primo_scale.papers.estimators import spectrum_of
+from primo_scale.papers.estimators import solve_ridge
 from primo_scale.privacy.mechanism import Recipe, no_noise
 
 N, D, L = 300, 12, 5
@@ -56,7 +56,7 @@ def test_without_noise_every_method_and_shrinkage_is_ridge(name, estimator):
     )
     solution = solved(DENSE, inputs, name, estimator)
     expected = SklearnRidge(alpha=EXPECTED_PENALTIES[name]).fit(X, Y).coef_.T
-    np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-8)
+    np.testing.assert_allclose(solution.genotypes, expected, rtol=1e-8)
 
 
 def test_naive_solves_every_phenotype_with_its_own_gram():
@@ -70,7 +70,7 @@ def test_naive_solves_every_phenotype_with_its_own_gram():
         S = noisy.gram(0, j) - X.T @ C @ np.linalg.inv(C.T @ C) @ C.T @ X
         G = centred(X).T @ Y[:, j]
         np.testing.assert_allclose(
-            ours.weights.genotypes[:, j], np.linalg.solve(S + 200 * np.eye(D), G), rtol=1e-8
+            ours.genotypes[:, j], np.linalg.solve(S + 200 * np.eye(D), G), rtol=1e-8
         )
     assert ours.penalties == (200.0,) * L
 
@@ -86,9 +86,10 @@ def test_the_gram_of_a_subsample_is_scaled_to_the_cohort():
     mean = X.mean(axis=0)
     S = 3 * part.T @ part - N * np.outer(mean, mean)
     expected = np.linalg.solve(S + 500 * np.eye(D), centred(X).T @ Y)
-    np.testing.assert_allclose(ours.weights.genotypes, expected, rtol=1e-8)
+    np.testing.assert_allclose(ours.genotypes, expected, rtol=1e-8)
     adjustment = adjusted(statistics, replace(inputs, scales=scales(gram=(2.0,))))
-    assert spectrum_of(adjustment, 0).noise_norm == pytest.approx(3 * noise_norm(2.0, D))
+    (norm,) = solve_ridge(adjustment, lambda norm: norm).penalties
+    assert norm == pytest.approx(3 * noise_norm(2.0, D))
 
 
 SIGMAS = scales(2, phenotype_cross=2e5)
@@ -111,7 +112,7 @@ def test_projection_by_genotypes_limits_the_fit_of_all_blocks_to_the_radius():
     inputs = inputs_for(NOISY, N, scales=SIGMAS)
     solution = solved(NOISY, inputs, "reuse-cov-proj-x")
     S = block_diagonal(centred(X).T @ centred(X))
-    W = solution.weights.genotypes
+    W = solution.genotypes
     radius = np.sqrt((Y**2).sum())
     assert solution.parameters["projection_radius"] == pytest.approx(radius)
     assert np.sqrt((W * (S @ W)).sum()) == pytest.approx(radius, rel=1e-9)
@@ -128,9 +129,7 @@ def test_the_projection_uses_phenotypes_without_missing_value_correction():
     plain = solved(NOISY, inputs, "reuse-cov-proj-x")
     stretched = solved(NOISY, replace(inputs, rescale=rescale), "reuse-cov-proj-x")
     assert stretched.penalties == pytest.approx(plain.penalties)
-    np.testing.assert_allclose(
-        stretched.weights.genotypes, plain.weights.genotypes * rescale, rtol=1e-9
-    )
+    np.testing.assert_allclose(stretched.genotypes, plain.genotypes * rescale, rtol=1e-9)
 
 
 def test_projection_by_phenotypes_then_ridge():
@@ -145,13 +144,11 @@ def test_projection_by_phenotypes_then_ridge():
     assert np.linalg.norm(Z) == pytest.approx(np.sqrt(total), rel=1e-9)
     S = block_diagonal(centred(X).T @ centred(X))
     expected = np.linalg.solve(S + 33 * np.eye(D), Z @ Y)
-    np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-7)
+    np.testing.assert_allclose(solution.genotypes, expected, rtol=1e-7)
     # Columns are projected without the correction for missing values.
     rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
     stretched = solved(NOISY, replace(inputs, rescale=rescale), "reuse-cov-proj-y", "ridge")
-    np.testing.assert_allclose(
-        stretched.weights.genotypes, solution.weights.genotypes * rescale, rtol=1e-9
-    )
+    np.testing.assert_allclose(stretched.genotypes, solution.genotypes * rescale, rtol=1e-9)
 
 
 def test_ada_ssp_subtracts_the_private_eigenvalue():

@@ -13,7 +13,7 @@ import primo_scale as ps
 from primo_scale.genotypes.store import DOSAGES, GenotypeStore
 from primo_scale.kernels.dosage_bytes import MISSING_BYTE, STEPS
 from primo_scale.outcomes.coding import BOUNDED_UNIT
-from primo_scale.parties.columns import GenotypeColumns
+from primo_scale.parties.columns import genotype_columns
 from primo_scale.parties.release import party_sensitivity
 
 MISSING = -1
@@ -47,7 +47,7 @@ def dosages(_: Path) -> tuple[GenotypeStore, np.ndarray]:
 @pytest.mark.parametrize("make", [hard_calls, dosages])
 def test_no_replaced_genotypes_exceed_the_sensitivity(tmp_path: Path, make) -> None:
     store, copies = make(tmp_path)
-    party = GenotypeColumns(store)
+    party = genotype_columns(store)
     assert [(c.lower, c.upper) for c in party.columns] == [(0, 2)] * store.n_variants
     coded = [piece() for piece in party.pieces()]
     assert len(coded) > 1

@@ -11,8 +11,8 @@ from support.tiers import thinned
 
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
-from primo_scale.parties.columns import RandomSigns
 from primo_scale.parties.release import party_noise, party_sensitivity
+from primo_scale.verify.document import Mixtures
 
 
 def bounds_of(lower: float, upper: float) -> PhenotypeBounds:
@@ -30,7 +30,7 @@ def test_no_replaced_row_exceeds_the_sensitivity(n_mixtures: int | None) -> None
     coded = [code_within_bounds(rows, (one, other))[0] for one, other in pairwise(BOUNDS)]
     signs = None
     if n_mixtures is not None:
-        signs = signs_of(RandomSigns("0" * 32, n_mixtures), np.arange(1))
+        signs = signs_of(Mixtures(n_mixtures, "0" * 32), np.arange(1))
     farthest = 0.0
     for units in coded:
         changes = (units[:, None, :] - units[None, :, :]).reshape(-1, 2).astype(np.float64)

@@ -24,13 +24,13 @@ from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger, PaymentStep
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties import release as party_releases
-from primo_scale.parties.columns import RandomSigns, read_roster
+from primo_scale.parties.columns import read_roster
 from primo_scale.parties.fit import party_fit
 from primo_scale.parties.release import party_release, party_roster
 from primo_scale.privacy import payment
 from primo_scale.publication.open_release import open_party_release
 from primo_scale.storage.files import sha256_of_file
-from primo_scale.verify.document import PARTY, serialise
+from primo_scale.verify.document import PARTY, Mixtures, serialise
 from primo_scale.verify.files import Signer, signature_of
 from primo_scale.verify.release import verify
 from primo_scale.verify.theorems import epsilon_of
@@ -93,7 +93,7 @@ def test_mixtures_are_signed_sums_plus_noise(tmp_path: Path) -> None:
     parties = make_parties(tmp_path)
     request = request_of(parties[0], tmp_path, mixtures=300, seed=SEED, person_columns=4)
     release = party_release(request)
-    signs = signs_of(RandomSigns(SEED, 300), np.arange(N_PEOPLE))
+    signs = signs_of(Mixtures(300, SEED), np.arange(N_PEOPLE))
     exact = signs.T @ exact_units(tmp_path, parties[0])
     check_noise(release.values - exact, release.document["mechanism"]["sigma"])
     assert verify(request.out, ledger=request.ledger).ok

@@ -9,7 +9,7 @@ from support.methods_examples import inputs_for, statistics_of
 from support.release_edits import failed
 from support.release_examples import MODES, example_document, example_statement, example_weights
 
-from primo_scale.methods.catalogue import ESTIMATORS, METHODS, SHRINKAGES, estimator_for
+from primo_scale.methods.catalogue import ESTIMATORS, METHODS, SHRINKAGES, estimator_for, load
 from primo_scale.methods.solve import adjusted
 from primo_scale.verify import guarantee as recompute_method
 from primo_scale.verify.guarantee import (
@@ -44,7 +44,7 @@ def test_the_numbers_are_those_of_the_estimators():
     statistics = statistics_of(X, fixed, Y)
     inputs = inputs_for(statistics, 3)
     for name, estimator in ESTIMATORS.items():
-        found = estimator.load_solver()(adjusted(statistics, inputs), inputs, estimator)
+        found = load(estimator.solver)(adjusted(statistics, inputs), inputs, estimator)
         assert set(found.parameters) == set(PARAMETERS[name])
         assert bool(found.penalties) is estimator.is_ridge is (name not in WITHOUT_PENALTIES)
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from primo_scale.simulation import cohort as mosaic_module
-from primo_scale.simulation.cohort import GenotypeScores, Mosaic, population_variance, score_people
+from primo_scale.simulation.cohort import Mosaic, population_variance, score_people
 
 FALSE_ALARM = 1e-6
 DOSAGE = np.array([2.0, np.nan, 1.0, 0.0])
@@ -110,14 +110,15 @@ def random_scores(panel, mosaic, n_entries):
     variant = np.sort(rng.choice(mosaic.n_variants, n_entries, replace=False))
     centred = np.nan_to_num(DOSAGE - 2 * panel.a1_frequency[mosaic.panel_row[variant]][:, None])
     value = centred * rng.standard_normal((n_entries, 1))
-    return GenotypeScores(variant, np.zeros(n_entries, dtype=np.int64), value)
+    return variant, np.zeros(n_entries, dtype=np.int64), value
 
 
 def test_scores_are_sums_over_the_genotypes_written(panel, mosaic_of, raw_values):
     mosaic = mosaic_of(n_variants=3_500, mean_segment=30)  # the last 500 are a second tile
     scores = random_scores(panel, mosaic, 200)
     values = raw_values(mosaic, 5_000)
-    expected = np.take_along_axis(scores.value, values[scores.variant], axis=1).sum(axis=0)
+    variant, _, value = scores
+    expected = np.take_along_axis(value, values[variant], axis=1).sum(axis=0)
     np.testing.assert_allclose(score_people(mosaic, range(5_000), scores, 1)[:, 0], expected)
     some = score_people(mosaic, range(4_000, 4_010), scores, 1)
     np.testing.assert_allclose(some[:, 0], expected[4_000:4_010])
@@ -126,11 +127,12 @@ def test_scores_are_sums_over_the_genotypes_written(panel, mosaic_of, raw_values
 def test_population_variance_is_the_quadratic_form_of_the_population_covariance(panel, mosaic_of):
     mosaic = mosaic_of(n_variants=3_500, mean_segment=30)
     scores = random_scores(panel, mosaic, 200)
-    row = mosaic.panel_row[scores.variant]
-    contributions = np.take_along_axis(scores.value, panel.codes[row].astype(np.intp), axis=1)
+    variant, _, value = scores
+    row = mosaic.panel_row[variant]
+    contributions = np.take_along_axis(value, panel.codes[row].astype(np.intp), axis=1)
     covariance = np.cov(contributions, bias=True)
-    distance = np.abs(np.subtract.outer(scores.variant, scores.variant))
-    tile = scores.variant // 3_000
+    distance = np.abs(np.subtract.outer(variant, variant))
+    tile = variant // 3_000
     same_tile = np.equal.outer(tile, tile)
     expected = (covariance * (1 - 1 / 30) ** distance * same_tile).sum()
     np.testing.assert_allclose(population_variance(mosaic, scores), expected, rtol=1e-10)

@@ -17,10 +17,9 @@ MODEL = TraitModel(n_quantitative=2, prevalence=0.2, heritability=0.4, causal_fr
 
 def joined(slabs):
     """Return the columns of all slabs by name."""
-    slabs, names = list(slabs), ("sex", "age", "genetic_value", "trait")
-    return SimpleNamespace(
-        **{name: np.concatenate([getattr(slab, name) for slab in slabs]) for name in names}
-    )
+    _, *columns = zip(*slabs, strict=True)
+    names = "sex", "age", "genetic_value", "trait"
+    return SimpleNamespace(**dict(zip(names, map(np.concatenate, columns), strict=True)))
 
 
 def effects_for(panel, mosaic, model, seed):

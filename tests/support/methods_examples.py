@@ -121,7 +121,7 @@ def solved(statistics, inputs, method="reuse-cov-gauss", estimator=None):
 def ridge_weights(statistics, n_samples, penalty):
     """Weights of plain ridge on exact statistics."""
     inputs = inputs_for(statistics, n_samples, penalty=penalty)
-    return solved(statistics, inputs, estimator="ridge").weights
+    return solved(statistics, inputs, estimator="ridge")
 
 
 def integer_cohort(n, d, n_covariates, n_phenotypes, seed):

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.parties.columns import RandomSigns
+from primo_scale.parties.columns import packed_signs
 from primo_scale.parties.release import PartyReleaseRequest, party_roster
 from primo_scale.storage.stores import make_key_file
+from primo_scale.verify.document import Mixtures
 
 SEED = "00112233445566778899aabbccddeeff"
 N_PEOPLE = 600
@@ -70,7 +71,7 @@ def request_of(owner: Party, directory: Path, **changes: object) -> PartyRelease
     return PartyReleaseRequest(**{**given, **changes})
 
 
-def signs_of(signs: RandomSigns, positions: np.ndarray) -> np.ndarray:
+def signs_of(mixtures: Mixtures, positions: np.ndarray) -> np.ndarray:
     """Return the signs -1 and 1 of people, shape (people, k)."""
-    bits = np.unpackbits(signs.packed(positions), axis=0, count=signs.n_mixtures)
+    bits = np.unpackbits(packed_signs(mixtures, positions), axis=0, count=mixtures.count)
     return 2 * bits.T.astype(np.int64) - 1

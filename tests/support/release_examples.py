@@ -15,7 +15,7 @@ from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.ledger.accounts import Account, AccountBudget, Balance, Charge, ChargeRequest
 from primo_scale.methods.catalogue import ESTIMATORS, METHODS
-from primo_scale.methods.solve import LatticeWeights, Solution
+from primo_scale.methods.solve import Solution
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import Guarantee, Mechanism, calibrate, release_cost
 from primo_scale.privacy.payment import adjustment_sigma
@@ -186,14 +186,14 @@ def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solve
     facts = recompute_method.METHODS[method.name]
     names = (*recompute_method.PARAMETERS[chosen.name], *facts.parameters)
     copies = method.recipe(layout.n_phenotypes, design.subsample).gram_copies
-    weights = LatticeWeights(
+    weights = (
         np.zeros((layout.n_variants, layout.n_phenotypes)),
         np.zeros((1 + len(design.outcomes.covariates), layout.n_phenotypes)),
     )
     is_ridge = chosen.name not in recompute_method.WITHOUT_PENALTIES
     penalties = (1.5,) * (layout.n_blocks * copies * is_ridge)
     numbers = dict.fromkeys(names, 1.5)
-    solution = Solution(weights, numbers, penalties)
+    solution = Solution(*weights, numbers, penalties)
     slope = np.full(layout.n_phenotypes, 0.9)
     slope[1:] = 1 + 1e-15  # rounding errors must not become an attenuation above 1
     response = ClipResponse(slope, np.zeros(layout.n_phenotypes), np.ones(layout.n_phenotypes))

@@ -184,10 +184,6 @@ _INT64_LIMIT = 2**63
 _MOST_PEOPLE = 2**33
 
 
-class LatticeTooSmall(UsageError):
-    """Release whose sums or noise exceed the integers that they are computed in."""
-
-
 def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: float) -> Mechanism:
     """Return the mechanism with the smallest noise under which a release keeps its promise.
 
@@ -195,8 +191,8 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     Theorem 2 (replace-one); blocks.md, Theorems 1 and 2 (LD blocks); add-remove.md, Theorem 1;
     label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
     and X'Y share the shift. A UsageError is raised if a parameter is out of range, a bound is not
-    positive, the recipe has no proof for the promise, or (`LatticeTooSmall`) the sums plus noise do
-    not fit in 64-bit integers.
+    positive, the recipe has no proof for the promise, or the sums plus noise do not fit in 64-bit
+    integers.
     """
     for name, value in vars(bounds).items():
         least = min(value) if isinstance(value, tuple) else value
@@ -461,7 +457,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
     gram, *others = astuple(mechanism.scales)
     sigma, bounds = max(*gram, *others), mechanism.bounds
     if sigma > LARGEST_FINE_SIGMA:
-        raise LatticeTooSmall(
+        raise UsageError(
             "the noise is too large for 64-bit sampling",
             value=sigma,
             limit=LARGEST_FINE_SIGMA,
@@ -469,7 +465,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
         )
     largest_sum = bounds.n_samples * max(bounds.row_norm, bounds.phenotype_norm)
     if largest_sum + _TAIL_SIGMAS * math.ceil(sigma) >= _INT64_LIMIT:
-        raise LatticeTooSmall(
+        raise UsageError(
             "sums plus noise would not fit 64-bit integers",
             value=largest_sum,
             limit=_INT64_LIMIT,

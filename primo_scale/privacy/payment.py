@@ -55,27 +55,11 @@ from primo_scale.ledger.ledger import Ledger, PaymentStep, Receipt, announce_ste
 from primo_scale.machine import refuse_full_disk
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
 from primo_scale.outcomes.store import AdjustmentScale, RawAdjustment
+from primo_scale.privacy import private_statistics
 from primo_scale.privacy.mechanism import SHARES, Guarantee, Mechanism, SecondRound, rounded_up
 from primo_scale.privacy.planning import Floats
-from primo_scale.privacy.private_statistics import (
-    Draw,
-    NoisyHoldOut,
-    PrivateStatistics,
-    ScoredPeople,
-    is_drawn,
-    noisy_hold_out,
-    privatise,
-    reopen_private,
-)
+from primo_scale.storage import files
 from primo_scale.storage.block_matrices import stored_bytes
-from primo_scale.storage.files import (
-    canonical_json,
-    make_private_directory,
-    of_other_request,
-    read_fields,
-    sync_directory,
-    write_atomically,
-)
 from primo_scale.storage.stores import decrypt_file, encrypt_file_content
 
 _RESTORE = "Restore the file from a backup"
@@ -123,7 +107,8 @@ class NoiseStore:
         """
         pays_again = "It holds noise that was paid for: without it the same command pays again"
         with remedy_extended(lambda: pays_again, where=self.directory):
-            drawn = {charge for charge, path in self._files("zarr").items() if is_drawn(path)}
+            stores = self._files("zarr").items()
+            drawn = {charge for charge, path in stores if private_statistics.is_drawn(path)}
         adjustment = self.read_adjustment()
         drawn |= set() if adjustment is None else {adjustment.charge}
         return frozenset(drawn.union(self._files("npy", "key", "unused")))
@@ -158,7 +143,7 @@ class NoiseStore:
         if not self.adjustment_path.is_file():
             return None
         remedy = "Restore the file; without it the same command pays again"
-        return read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
+        return files.read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
 
     def statistics_path(self, charge: str) -> Path:
         """Return the path of a charge's private statistics."""
@@ -168,13 +153,9 @@ class NoiseStore:
         """Return the path of a party's noisy values."""
         return self.directory / f"{charge}.npy"
 
-    def hold_out_path(self, charge: str) -> Path:
-        """Return the path of the noisy sums over the people that a charge's release held out."""
-        return self.directory / f"{charge}.hold_out.json"
-
-    def second_round_path(self, charge: str) -> Path:
-        """Return the path of the noisy sums of the second round of a charge's release."""
-        return self.directory / f"{charge}.second_round.json"
+    def sums_path(self, charge: str, measured: str) -> Path:
+        """Return the path of noisy sums of a charge: of its ``second_round`` or ``hold_out``."""
+        return self.directory / f"{charge}.{measured}.json"
 
     def create_key(self, unpaid: Collection[str]) -> str:
         """Create a durable key and return the identifier of its new charge.
@@ -188,8 +169,8 @@ class NoiseStore:
         with remedy_extended(lambda: "No budget was spent", where=path):
             for old in unpaid:
                 self._key_file(old, "unused").unlink(missing_ok=True)
-            make_private_directory(self.directory)
-            write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
+            files.make_private_directory(self.directory)
+            files.write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
         return charge
 
     def open_key(self, charge: str) -> bytes:
@@ -203,7 +184,7 @@ class NoiseStore:
             if not unused.is_file():
                 raise InputError("the key of the noise is missing", where=key)
             unused.rename(key)
-            sync_directory(self.directory)
+            files.sync_directory(self.directory)
         secret = decrypt_file(key, charge)
         if len(secret) != KEY_BYTES:
             raise InputError(
@@ -231,7 +212,8 @@ class NoiseStore:
         """Remove durably the key of a charge whose private statistics are recorded."""
         if self.directory.is_dir():
             self._key_file(charge, "key").unlink(missing_ok=True)
-            sync_directory(self.directory)  # also if an earlier run died right after the removal
+            # Also if an earlier run died right after the removal.
+            files.sync_directory(self.directory)
 
     @contextmanager
     def payment_explained(self, charge: str) -> Iterator[None]:
@@ -252,7 +234,7 @@ class NoiseStore:
         """
         if paid is not None:
             store = self.statistics_path(paid.id)
-            if is_drawn(store) or self.values_path(paid.id).is_file():
+            if private_statistics.is_drawn(store) or self.values_path(paid.id).is_file():
                 return
             needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         refuse_full_disk(
@@ -377,7 +359,7 @@ def draw_statistics(
     payer: Payer,
     charge: Charge,
     on_block: Callable[[int, int], None],
-) -> PrivateStatistics:
+) -> private_statistics.PrivateStatistics:
     """Return the private statistics that a charge pays for, drawn once.
 
     `on_block` receives the number of finished blocks and the total number. A ResourceError is
@@ -391,9 +373,9 @@ def draw_statistics(
     noise_store.refuse_lost(charge.id, stored)
     payer.ledger.bind(charge, _request(raw, mechanism, payer))
     with noise_store.payment_explained(charge.id):
-        if is_drawn(stored):
-            return reopen_private(stored, raw, mechanism)
-        return privatise(raw, Draw(mechanism, payer.source(charge), stored, on_block))
+        if private_statistics.is_drawn(stored):
+            return private_statistics.reopen_private(stored, raw, mechanism)
+        return private_statistics.privatise(raw, mechanism, payer.source(charge), stored, on_block)
 
 
 def serves(charge: Charge, raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> bool:
@@ -402,18 +384,21 @@ def serves(charge: Charge, raw: RawStatistics, mechanism: Mechanism, payer: Paye
 
 
 def record_statistics(
-    payer: Payer, private: PrivateStatistics, charge: Charge, held_out: NoisyHoldOut | None = None
+    payer: Payer,
+    private: private_statistics.PrivateStatistics,
+    charge: Charge,
+    held_out: private_statistics.NoisyHoldOut | None = None,
 ) -> None:
     """Record that all noise of a charge is drawn: statistics, second round and hold-out.
 
     An InputError is raised if the ledger recorded others.
     """
     noise_store = payer.noise_store
-    second = noise_store.second_round_path(charge.id)
+    second = noise_store.sums_path(charge.id, "second_round")
     stored = noise_store.statistics_path(charge.id)
     with noise_store.payment_explained(charge.id), deferred():
         content = private.matrices.sha256().encode()
-        content += b"" if held_out is None else canonical_json(asdict(held_out))
+        content += b"" if held_out is None else files.canonical_json(asdict(held_out))
         content += second.read_bytes() if second.is_file() else b""
         record_drawn(payer, charge, "private statistics", content, stored=stored)
 
@@ -431,13 +416,6 @@ def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRe
 # ---- Second round --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _SecondRound:
-    """Document of the noisy sums of a second round."""
-
-    values: tuple[int, ...]
-
-
 def draw_second_round(
     raw: RawOwnSums, second: SecondRound, mechanism: Mechanism, payer: Payer, charge: Charge
 ) -> Floats:
@@ -446,7 +424,7 @@ def draw_second_round(
     `mechanism` is that of the first round, with the hold-out of the release. An InputError is
     raised if the key serves other sums, or if sums that were drawn are missing.
     """
-    path = payer.noise_store.second_round_path(charge.id)
+    path = payer.noise_store.sums_path(charge.id, "second_round")
     payer.noise_store.refuse_lost(charge.id, path)
     hold_out = None if mechanism.hold_out is None else asdict(mechanism.hold_out)
     parameters = {"second_round": asdict(second), "inputs": raw.inputs, "hold_out": hold_out}
@@ -456,13 +434,15 @@ def draw_second_round(
         if not path.is_file():
             source = payer.source(charge)
             noisy = add_lattice_noise(raw.values, second.sigma, source=source, label="second round")
-            _store(path, _SecondRound(tuple(noisy.tolist())), PaymentStep.SECOND_ROUND_STORED)
-        stored = read_fields(path, _SecondRound, remedy=_RESTORE)
-    return np.array(stored.values, dtype=np.float64)
+            _store(path, {"values": noisy.tolist()}, PaymentStep.SECOND_ROUND_STORED)
+        values = files.read_document(
+            path, lambda stored: files.converted(stored["values"], tuple[int, ...]), remedy=_RESTORE
+        )
+    return np.array(values, dtype=np.float64)
 
 
-def _store(path: Path, document: Any, step: PaymentStep) -> None:
-    write_atomically(path, canonical_json(asdict(document)))
+def _store(path: Path, document: dict[str, Any], step: PaymentStep) -> None:
+    files.write_atomically(path, files.canonical_json(document))
     announce_step(step)
 
 
@@ -473,17 +453,17 @@ def _store(path: Path, document: Any, step: PaymentStep) -> None:
 class _HoldOut:
     """Document of a measurement, with the length of the weights of each phenotype."""
 
-    noisy: NoisyHoldOut
+    noisy: private_statistics.NoisyHoldOut
     weight_norms: tuple[float, ...]
 
 
 def measure_once(
     weights: Floats,
-    score: Callable[[], ScoredPeople],
+    score: Callable[[], private_statistics.ScoredPeople],
     mechanism: Mechanism,
     payer: Payer,
     charge: Charge,
-) -> NoisyHoldOut:
+) -> private_statistics.NoisyHoldOut:
     """Return the noisy sums over the people held out, drawn once.
 
     `score` may be interrupted; the same command continues. The `weights`, shape (d, l), are
@@ -493,7 +473,7 @@ def measure_once(
     hold_out, noise_store = mechanism.hold_out, payer.noise_store
     if hold_out is None:
         raise ValueError("the mechanism measures nobody")
-    path = noise_store.hold_out_path(charge.id)
+    path = noise_store.sums_path(charge.id, "hold_out")
     noise_store.refuse_lost(charge.id, path)
     norms = tuple(np.linalg.norm(weights, axis=0).tolist())
     # The first numbers are those of the statistics and of a second round.
@@ -507,20 +487,18 @@ def measure_once(
 
     with noise_store.payment_explained(charge.id):
         if path.is_file():
-            stored = read_fields(path, _HoldOut, remedy=_RESTORE)
-            lengths = zip(stored.weight_norms, norms, strict=False)
-            if len(stored.weight_norms) != len(norms) or not all(
-                math.isclose(one, other, rel_tol=_ROUNDING) for one, other in lengths
-            ):
+            stored = files.read_fields(path, _HoldOut, remedy=_RESTORE)
+            measured = stored.weight_norms
+            if len(measured) != len(norms) or not np.allclose(measured, norms, _ROUNDING, 0):
                 remedy = (
                     "Use the version that measured them, or another --work-dir, which pays again"
                 )
-                raise of_other_request(path, value="other weights", remedy=remedy)
+                raise files.of_other_request(path, value="other weights", remedy=remedy)
             return stored.noisy
         people = score()
         with deferred():
-            noisy = noisy_hold_out(people, hold_out, payer.source(charge), bind)
-            _store(path, _HoldOut(noisy, norms), PaymentStep.HOLD_OUT_STORED)
+            noisy = private_statistics.noisy_hold_out(people, hold_out, payer.source(charge), bind)
+            _store(path, asdict(_HoldOut(noisy, norms)), PaymentStep.HOLD_OUT_STORED)
     return noisy
 
 
@@ -567,7 +545,7 @@ def pay_for_adjustment(
         found.sigma != sigma or payer.ledger.stored_charge(request, [found.charge]) is None
     ):
         remedy = "Use another --work-dir, or remove this file and the statistics to pay again"
-        raise of_other_request(noise_store.adjustment_path, remedy=remedy)
+        raise files.of_other_request(noise_store.adjustment_path, remedy=remedy)
     receipt = pay_once(payer, request)
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:
@@ -578,7 +556,7 @@ def pay_for_adjustment(
             ]
             grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
             found = NoisyAdjustment(grams, sigma, receipt.charge.id)
-            _store(noise_store.adjustment_path, found, PaymentStep.ADJUSTMENT_STORED)
+            _store(noise_store.adjustment_path, asdict(found), PaymentStep.ADJUSTMENT_STORED)
     return found, receipt
 
 

@@ -1,4 +1,4 @@
-"""`privatise`, the only function from `RawStatistics` to `PrivateStatistics`."""
+"""`privatise`, the only function from `RawStatistics` to `PrivateStatistics` with noise."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy.typing as npt
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.noise import (
-    FineNoise,
     Integers,
+    KeystreamNoise,
     add_lattice_noise,
     add_symmetric_noise,
     check_sigma,
@@ -46,32 +46,29 @@ class PrivateStatistics:
     mechanism: Mechanism | None
 
 
-@dataclass(frozen=True)
-class Draw:
-    """Parameters of drawing the noise of a release."""
-
-    mechanism: Mechanism
-    source: FineNoise  # cannot be used again
-    destination: Path  # store of the private statistics
-    # Callback for progress, with the number of finished blocks and the total number.
-    on_block: Callable[[int, int], None]
+def not_private(raw: RawStatistics) -> PrivateStatistics:
+    """Return the exact statistics without a mechanism, whose release is NOT PRIVATE."""
+    return PrivateStatistics(raw.matrices, None)
 
 
-def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
-    """Add noise to every statistic that the promise protects, and return the durable result.
+def privatise(
+    raw: RawStatistics,
+    mechanism: Mechanism,
+    source: KeystreamNoise,
+    destination: Path,
+    on_block: Callable[[int, int], None],
+) -> PrivateStatistics:
+    """Add noise to every statistic that the promise protects, and store the result durably.
 
-    The charge for the noise must be durable in the ledger. A draw of None returns the exact
-    statistics without a mechanism, whose release is NOT PRIVATE.
+    The charge for the noise must be durable in the ledger. The `source` cannot be used again.
+    `on_block` receives the number of finished blocks and the total number.
 
     Memory: several copies of one stored piece of X'X or X'Z for each thread, and Z'Z; 120 MiB
     measured for one block of 20,000 variants. The smallest eigenvalue needs whole blocks.
     """
-    if draw is None:
-        return PrivateStatistics(raw.matrices, None)
-    exact, layout, scales = raw.matrices, raw.matrices.layout, draw.mechanism.scales
-    noisy = NoisyMatrices(draw.mechanism, draw.source)
-    copies = draw.mechanism.recipe.gram_copies
-    writer = BlockMatricesWriter(draw.destination, KIND, layout, gram_copies=copies)
+    exact, layout = raw.matrices, raw.matrices.layout
+    noisy, copies = NoisyMatrices(mechanism, source), mechanism.recipe.gram_copies
+    writer = BlockMatricesWriter(destination, KIND, layout, gram_copies=copies)
 
     def add_noise(block: int) -> None:
         """Write the noisy X'X and X'Z of one block."""
@@ -85,15 +82,15 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
     with ThreadPoolExecutor(n_threads()) as threads:
         for done, _ in enumerate(threads.map(add_noise, range(layout.n_blocks)), start=1):
             announce_step(PaymentStep.BLOCK_WRITTEN)
-            draw.on_block(done, layout.n_blocks)
+            on_block(done, layout.n_blocks)
     writer.write_outcome_gram(noisy.outcome_gram(exact.outcome_gram()))
     writer.write_observed(noisy.counts(exact.observed()))
-    if scales.smallest_eigenvalue:
+    if mechanism.scales.smallest_eigenvalue:
         smallest = smallest_eigenvalue(map(exact.gram, range(layout.n_blocks)))
         writer.write_smallest_eigenvalue(noisy.smallest_eigenvalue(smallest))
     matrices = writer.finish({})
     announce_step(PaymentStep.STATISTICS_STORED)
-    return PrivateStatistics(matrices, draw.mechanism)
+    return PrivateStatistics(matrices, mechanism)
 
 
 def reopen_private(path: Path, raw: RawStatistics, mechanism: Mechanism) -> PrivateStatistics:
@@ -126,7 +123,7 @@ class NoisyMatrices:
     """Noise of one release, which each method adds to an exact statistic."""
 
     mechanism: Mechanism
-    source: FineNoise
+    source: KeystreamNoise
 
     def gram_tile(self, values: Integers, tile: Tile, *, block: int, copy: int) -> Integers:
         """Add noise to a stored tile of a copy of X_b'X_b, smaller off the diagonal than on it."""
@@ -298,7 +295,10 @@ class NoisyHoldOut:
 
 
 def noisy_hold_out(
-    people: ScoredPeople, noise: HoldOut, source: FineNoise, bind: Callable[[Integers], object]
+    people: ScoredPeople,
+    noise: HoldOut,
+    source: KeystreamNoise,
+    bind: Callable[[Integers], object],
 ) -> NoisyHoldOut:
     """Add noise to the counts, choose the ranges of scores by them, and add noise to the sums.
 

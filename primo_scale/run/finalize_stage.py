@@ -52,7 +52,7 @@ def finalize_stage(planned: PlannedRelease) -> None:
         _check_belongs(raw, "components", components.digest, components.path)
     chosen = planned.chosen
     if request.non_private:
-        publish(planned, solve(planned, private_statistics.privatise(raw, None)))
+        publish(planned, solve(planned, private_statistics.not_private(raw)))
     else:
         run_log.LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
         mechanism = _with_hold_out(planned, mechanism_of(design, chosen))

@@ -21,15 +21,15 @@ from primo_scale.gaussian import noise
 from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.privacy.private_statistics import Draw, privatise
+from primo_scale.privacy.private_statistics import privatise
 
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.link")
 
 
 def drawn_from(key, folder, raw):
     """Return the digest of the statistics that the test draws from a key."""
-    draw = Draw(MECHANISM, KeystreamNoise(key), folder / "again", lambda *_: None)
-    return privatise(raw, draw).matrices.sha256()
+    again = privatise(raw, MECHANISM, KeystreamNoise(key), folder / "again", lambda *_: None)
+    return again.matrices.sha256()
 
 
 def in_a_child(folder, prepare, function, *arguments):

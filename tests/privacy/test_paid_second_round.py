@@ -61,7 +61,7 @@ def test_one_key_draws_both_rounds_once(tmp_path, raw):
     (charge,) = charges_of(tmp_path)
     assert len(charge.bound_to) == 2 and key_left(tmp_path) is None
     np.testing.assert_array_equal(pay_twice(tmp_path, raw), drawn)
-    noise_store(tmp_path).second_round_path(charge.id).unlink()
+    noise_store(tmp_path).sums_path(charge.id, "second_round").unlink()
     with pytest.raises(InputError, match="is lost, and its key too"):
         pay_twice(tmp_path, raw)
 
@@ -77,10 +77,10 @@ def test_the_key_serves_no_other_second_round(tmp_path, raw, step, sums, noise):
     assert killed_at("statistics stored", pay_twice, tmp_path, raw) == KILLED
     assert killed_at(step, pay_twice, tmp_path, raw) == KILLED
     (charge,) = charges_of(tmp_path)
-    noise_store(tmp_path).second_round_path(charge.id).unlink(missing_ok=True)
+    noise_store(tmp_path).sums_path(charge.id, "second_round").unlink(missing_ok=True)
     with pytest.raises(InputError, match="for other statistics or another method"):
         pay_twice(tmp_path, raw, sums, noise)
-    assert not noise_store(tmp_path).second_round_path(charge.id).exists()
+    assert not noise_store(tmp_path).sums_path(charge.id, "second_round").exists()
     pay_twice(tmp_path, raw)
     assert len(charges_of(tmp_path)) == 1
 
@@ -139,6 +139,6 @@ def test_a_measurement_is_replayed_and_not_repeated_for_other_weights(tmp_path, 
     noisy = measure(tmp_path, raw)
     assert measure(tmp_path, raw, exact=101) == noisy  # stored: nobody is scored again
     (charge,) = charges_of(tmp_path)
-    noise_store(tmp_path).hold_out_path(charge.id).unlink()
+    noise_store(tmp_path).sums_path(charge.id, "hold_out").unlink()
     with pytest.raises(InputError, match="is lost, and its key too"):
         measure(tmp_path, raw)

@@ -130,10 +130,10 @@ def test_a_paid_key_waits_for_its_own_request(tmp_path, raw):
 def test_a_removed_key_stays_removed_after_power_loss(tmp_path, raw, monkeypatch):
     """Also where an earlier run removed it and got no further."""
     store, durable = noise_store(tmp_path), []
-    monkeypatch.setattr(
-        payment, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
-    )
     charge = store.create_key(())
+    monkeypatch.setattr(
+        payment.files, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
+    )
     store.open_key(charge)
     store.remove_key(charge)
     store.remove_key(charge)

@@ -38,16 +38,9 @@ import numpy.typing as npt
 
 from primo_scale.accumulation.statistics import RawOwnSums, RawStatistics
 from primo_scale.errors import InputError, remedy_extended
-from primo_scale.gaussian import sensitivity
+from primo_scale.gaussian import noise, sensitivity
 from primo_scale.gaussian.calibration import Cost
-from primo_scale.gaussian.noise import (
-    KEY_BYTES,
-    Integers,
-    KeystreamNoise,
-    add_lattice_noise,
-    add_symmetric_noise,
-    check_sigma,
-)
+from primo_scale.gaussian.noise import KEY_BYTES, Integers, KeystreamNoise
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Balance, Charge, ChargeRequest, PayingCohort
@@ -433,7 +426,9 @@ def draw_second_round(
     with payer.noise_store.payment_explained(charge.id):
         if not path.is_file():
             source = payer.source(charge)
-            noisy = add_lattice_noise(raw.values, second.sigma, source=source, label="second round")
+            noisy = noise.add_lattice_noise(
+                raw.values, second.sigma, source=source, label="second round"
+            )
             _store(path, {"values": noisy.tolist()}, PaymentStep.SECOND_ROUND_STORED)
         values = files.read_document(
             path, lambda stored: files.converted(stored["values"], tuple[int, ...]), remedy=_RESTORE
@@ -516,7 +511,9 @@ def adjustment_sigma(norm: int, adjacency: Adjacency, cost: Cost) -> float:
     """
     mu = math.sqrt(cost.mu_squared * SHARES.adjustment)
     sigma = rounded_up(sensitivity.adjustment(norm, adjacency) / mu)
-    check_sigma(sigma, where="--epsilon", remedy="Raise it, or release fewer phenotypes together")
+    noise.check_sigma(
+        sigma, where="--epsilon", remedy="Raise it, or release fewer phenotypes together"
+    )
     return sigma
 
 
@@ -551,7 +548,9 @@ def pay_for_adjustment(
         if found is None:
             source = payer.source(receipt.charge)
             noisy = [
-                add_symmetric_noise(gram, sigma, source=source, label=f"adjustment, phenotype {k}")
+                noise.add_symmetric_noise(
+                    gram, sigma, source=source, label=f"adjustment, phenotype {k}"
+                )
                 for k, gram in enumerate(raw.grams)
             ]
             grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
@@ -605,8 +604,8 @@ def _posterior(gram: Float64, sigma: float, variance: float) -> tuple[Float64, f
     noisy, cross, square = gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1])
     values, vectors = np.linalg.eigh(noisy)
     design = (vectors * np.maximum(values, 0)) @ vectors.T
-    people, noise = max(float(noisy[0, 0]), sigma, 1.0), sigma**2 / 2 * (1 + variance * len(noisy))
-    errors = variance * design + noise * np.eye(len(noisy))
+    people, added = max(float(noisy[0, 0]), sigma, 1.0), sigma**2 / 2 * (1 + variance * len(noisy))
+    errors = variance * design + added * np.eye(len(noisy))
     prior = variance * design
     effects = prior @ np.linalg.solve(prior @ design + errors, cross)
     left = (square - 2 * effects @ cross + effects @ noisy @ effects) / people

@@ -12,17 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.gaussian import sensitivity
-from primo_scale.gaussian.noise import (
-    Integers,
-    KeystreamNoise,
-    add_lattice_noise,
-    add_symmetric_noise,
-    check_sigma,
-    fine_bits,
-    lattice_noise,
-    off_diagonal_sigma,
-)
+from primo_scale.gaussian import noise, sensitivity
+from primo_scale.gaussian.noise import Integers, KeystreamNoise
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.machine import n_threads
@@ -133,7 +124,7 @@ class NoisyMatrices:
         label = f"X'X, block {block}, copy {copy}, tile {tile.row}, {tile.column}"
         if tile.on_diagonal:
             return self._symmetric(values, sigma, label)
-        return self._noisy(values, off_diagonal_sigma(sigma), label)
+        return self._noisy(values, noise.off_diagonal_sigma(sigma), label)
 
     def cross_panel(self, values: Integers, panel: int, *, block: int) -> Integers:
         """Add noise to X'Y in a panel of ``X_b'(C, Y)``; X'C is public under label privacy."""
@@ -176,12 +167,12 @@ class NoisyMatrices:
     def _noisy(self, values: Integers, sigma: float, label: str) -> Integers:
         if sigma == 0:
             return values
-        return add_lattice_noise(values, sigma, source=self.source, label=label)
+        return noise.add_lattice_noise(values, sigma, source=self.source, label=label)
 
     def _symmetric(self, gram: Integers, sigma: float, label: str) -> Integers:
         if sigma == 0:
             return gram
-        return add_symmetric_noise(gram, sigma, source=self.source, label=label)
+        return noise.add_symmetric_noise(gram, sigma, source=self.source, label=label)
 
 
 UNIT = 1 << 16
@@ -234,7 +225,7 @@ def hold_out_noise(
     )
     scale = rounded_up(sensitivity.held_out_counts(n_phenotypes) / counts_mu)
     gram = rounded_up(sensitivity.held_out_gram(n_phenotypes, row_norm(groups)) / gram_mu)
-    check_sigma(gram, where="--hold-out", remedy="Leave it out, or raise epsilon")
+    noise.check_sigma(gram, where="--hold-out", remedy="Leave it out, or raise epsilon")
     return HoldOut(people, scale, gram, fit, groups)
 
 
@@ -296,7 +287,7 @@ class NoisyHoldOut:
 
 def noisy_hold_out(
     people: ScoredPeople,
-    noise: HoldOut,
+    hold_out: HoldOut,
     source: KeystreamNoise,
     bind: Callable[[Integers], object],
 ) -> NoisyHoldOut:
@@ -307,18 +298,20 @@ def noisy_hold_out(
     label = "held out"
     exact = people.counts()
     bind(exact)
-    counts = add_lattice_noise(exact, noise.scale_sigma, source=source, label=f"{label}, counts")
-    squares, products = people.sums(*score_ranges(counts, noise.scale_sigma, people.residual))
+    counts = noise.add_lattice_noise(
+        exact, hold_out.scale_sigma, source=source, label=f"{label}, counts"
+    )
+    squares, products = people.sums(*score_ranges(counts, hold_out.scale_sigma, people.residual))
     bind(np.stack([squares, products]))
-    beside_sigma = off_diagonal_sigma(noise.gram_sigma)
-    bits = fine_bits(beside_sigma)
+    beside_sigma = noise.off_diagonal_sigma(hold_out.gram_sigma)
+    bits = noise.fine_bits(beside_sigma)
     parts = []
     for name, sums, sigma in (
-        ("squares", squares, noise.gram_sigma),
+        ("squares", squares, hold_out.gram_sigma),
         ("products", products, beside_sigma),
     ):
         part = f"{label}, {name}"
-        drawn = lattice_noise(sums.size, sigma, bits=bits, source=source, label=part)
+        drawn = noise.lattice_noise(sums.size, sigma, bits=bits, source=source, label=part)
         parts.append(sums + drawn.reshape(sums.shape))
     sums = np.concatenate(parts, axis=2).reshape(len(squares), -1)
     return NoisyHoldOut(tuple(map(tuple, counts.tolist())), tuple(map(tuple, sums.tolist())))

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.accumulation.plan import COARSE_STEP, block_boundaries
 from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -306,7 +306,7 @@ class Design:
         if not self.clipped:
             return None
         label = self.unit is PrivacyUnit.LABEL
-        long_records = LongRecords.PHENOTYPES if label else LongRecords.RECORD
+        long_records = "phenotypes" if label else "record"
         return ClippingRule(long_records, self.row_norm, self.block_norms, self.phenotype_norm)
 
     @property

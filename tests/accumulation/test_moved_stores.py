@@ -8,7 +8,7 @@ from support.partials import inputs_of
 from support.small_cohort import D, N, write_cohort
 from support.tiers import thinned
 
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.accumulation.partials import open_partials
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.statistics import Reduction
@@ -24,7 +24,7 @@ from primo_scale.storage.block_matrices import BlockLayout
 LAYOUT = BlockLayout((0, 4, D), n_fixed=1, n_phenotypes=1)
 PLAN = Plan(LAYOUT, N, row_group=16, stripe=16, rows_per_read=8, tile=3)
 CODES = np.tile(np.array([-30, 0, 50, 7], dtype=np.int8), (D, 1))
-RULE = ClippingRule(LongRecords.RECORD, 6000, None, 10**9)
+RULE = ClippingRule("record", 6000, None, 10**9)
 CODING = code_outcomes([PhenotypeBounds("T", 0, 4, 2, 1, "quantitative")], [])
 TASKS = [*PLAN.row_tasks(), *PLAN.tile_tasks()]
 

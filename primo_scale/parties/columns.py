@@ -167,12 +167,13 @@ class PhenotypeColumns:
             yield partial(self._coded, group)
 
     def _coded(self, group: RowGroup) -> CodedPeople:
-        return individuals_of(group), code_within_bounds(group.values, self.bounds)[0]
+        people, _, values = group
+        return individuals_of(people), code_within_bounds(values, self.bounds)[0]
 
 
-def individuals_of(group: RowGroup) -> list[str]:
-    """Return the IIDs of a group of rows, which may have FIDs before them."""
-    return [person.rsplit(" ", 1)[-1] for person in group.people]
+def individuals_of(people: list[str]) -> list[str]:
+    """Return the IIDs of people, which may have FIDs before them."""
+    return [person.rsplit(" ", 1)[-1] for person in people]
 
 
 @dataclass(frozen=True, eq=False)

@@ -316,7 +316,7 @@ def _individuals(people: Location) -> list[str]:
     if not isinstance(people, Path) or people.is_dir():
         return list(open_genotype_store(people).samples.individual)
     table = open_outcome_table(people)
-    return [iid for group in table.row_groups(()) for iid in columns.individuals_of(group)]
+    return [iid for ids, *_ in table.row_groups(()) for iid in columns.individuals_of(ids)]
 
 
 def _statement(

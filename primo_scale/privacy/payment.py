@@ -529,7 +529,7 @@ def pay_for_adjustment(
     """
     noise_store = payer.noise_store
     sigma = adjustment_sigma(norm, promise.adjacency, cost)
-    exact = hashlib.sha256(np.ascontiguousarray(raw.grams, "<i8").tobytes()).hexdigest()
+    exact = hashlib.sha256(np.ascontiguousarray(raw, "<i8").tobytes()).hexdigest()
     parameters = {
         "query": "adjustment",
         "sigma": sigma,
@@ -551,7 +551,7 @@ def pay_for_adjustment(
                 noise.add_symmetric_noise(
                     gram, sigma, source=source, label=f"adjustment, phenotype {k}"
                 )
-                for k, gram in enumerate(raw.grams)
+                for k, gram in enumerate(raw)
             ]
             grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
             found = NoisyAdjustment(grams, sigma, receipt.charge.id)

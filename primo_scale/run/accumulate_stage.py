@@ -74,9 +74,10 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
         aligned = outcome_store.align_outcomes(
             root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
             store.samples,
-            outcome_store.OutcomeFiles(request.pheno, request.covar, projected),
+            (request.pheno, request.covar),
             design.outcomes,
             scratch=work_dir,
+            components=projected,
             rows=plan.rows,
             held_out=held_out,
             to_adjust=design.clipped,

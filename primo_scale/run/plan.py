@@ -38,7 +38,7 @@ from primo_scale.methods import catalogue, linear_algebra
 from primo_scale.methods import forecast as forecasts
 from primo_scale.outcomes import coding as outcome_coding
 from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
-from primo_scale.outcomes.store import OutcomeFiles, OutcomeRows, read_outcomes
+from primo_scale.outcomes.store import OutcomeRows, read_outcomes
 from primo_scale.panel.ld import LdPanel, open_ld_panel
 from primo_scale.privacy import payment, planning
 from primo_scale.privacy.mechanism import SHARES, Mechanism, Recipe, release_cost
@@ -413,7 +413,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if not (summed or aligned):
         rows = read_outcomes(
             store.samples,
-            OutcomeFiles(request.pheno, request.covar),
+            (request.pheno, request.covar),
             coding,
             scratch=None if dry_run else work_dir,
             n_covariates=len(coding.covariates) - (0 if loadings is None else len(loadings.bounds)),

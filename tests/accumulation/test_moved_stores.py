@@ -18,7 +18,7 @@ from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.coding import PhenotypeBounds, code_outcomes
-from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
+from primo_scale.outcomes.store import align_outcomes
 from primo_scale.storage.block_matrices import BlockLayout
 
 LAYOUT = BlockLayout((0, 4, D), n_fixed=1, n_phenotypes=1)
@@ -47,7 +47,7 @@ def cohorts(tmp_path):
 def stores_of(files, folder):
     genotypes = written(files, folder / "genotypes.zarr")
     people = open_genotype_store(genotypes).samples
-    phenotypes = OutcomeFiles(files / "pheno.tsv")
+    phenotypes = [files / "pheno.tsv"]
     path = folder / "outcomes.zarr"
     align_outcomes(path, people, phenotypes, CODING, scratch=folder)
     return genotypes, path
@@ -113,7 +113,7 @@ def test_replaced_stores_are_refused_by_name(cohorts, tmp_path):
     pheno = cohorts[0] / "pheno.tsv"
     pheno.write_text(pheno.read_text().replace("p0\t0", "p0\t3"))
     shutil.rmtree(outcomes)
-    people, files = open_genotype_store(genotypes).samples, OutcomeFiles(pheno)
+    people, files = open_genotype_store(genotypes).samples, [pheno]
     align_outcomes(outcomes, people, files, CODING, scratch=tmp_path)
     with pytest.raises(InputError, match=f"^{outcomes}: the store of outcomes was replaced"):
         summed(partials, tmp_path)

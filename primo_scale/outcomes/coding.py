@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -165,10 +165,7 @@ def _phenotype(row: _Row) -> PhenotypeBounds:
             value=f"{lower:g} and {upper:g}",
             expected="1 and 2, or 0 and 1",
         )
-    is_binary = kind == "binary"
-    return PhenotypeBounds(
-        row.cells["name"], lower, upper, mean, sd, "binary" if is_binary else "quantitative"
-    )
+    return PhenotypeBounds(row.cells["name"], lower, upper, mean, sd, cast("PhenotypeKind", kind))
 
 
 def _range(row: _Row) -> tuple[float, float, float]:
@@ -274,17 +271,10 @@ class OutcomeCoding:
     @cached_property
     def max_abs(self) -> npt.NDArray[np.int64]:
         """Largest possible magnitude in each column, int64 (q,)."""
-        rows = [
-            np.concatenate(
-                [[self.constant], self._covariate_lattice(c), self._phenotype_lattice(y)]
-            )
-            for c, y in zip(
-                _columns(self.covariates, "lower", "upper"),
-                _columns(self.phenotypes, "lower", "upper"),
-                strict=True,
-            )
-        ]
-        largest = np.asarray(np.abs(rows).max(axis=0), dtype=np.int64)
+        covariates = self._covariate_lattice(np.array(_columns(self.covariates, "lower", "upper")))
+        phenotypes = self._phenotype_lattice(np.array(_columns(self.phenotypes, "lower", "upper")))
+        farther = np.abs(np.hstack([covariates, phenotypes])).max(axis=0)
+        largest = np.array([self.constant, *farther], dtype=np.int64)
         if self.effects:
             n_fixed = 1 + len(self.covariates)
             moved = largest[:n_fixed] @ np.abs(self._effects)
@@ -389,9 +379,8 @@ class OutcomeCoding:
         lower, upper = _columns(self.phenotypes, "lower", "upper")
         binary = self._binary
         found = np.zeros(values.shape, dtype=bool)
-        found[..., binary] = (values[..., binary] != lower[binary]) & (
-            values[..., binary] != upper[binary]
-        )
+        coded = values[..., binary]
+        found[..., binary] = (coded != lower[binary]) & (coded != upper[binary])
         return found
 
     @cached_property
@@ -448,12 +437,7 @@ def code_outcomes(
         CovariateCoding(**vars(c), scale=unit / max(c.upper - c.centre, c.centre - c.lower))
         for c in covariates
     )
-    return OutcomeCoding(
-        constant=unit,
-        covariates=tuple(scaled),
-        phenotypes=tuple(phenotypes),
-        unit=unit,
-    )
+    return OutcomeCoding(unit, tuple(scaled), tuple(phenotypes), unit)
 
 
 def code_within_bounds(

@@ -190,16 +190,13 @@ class NoiseStore:
 
     def refuse_lost(self, charge: str, stored: Path) -> None:
         """Refuse a charge whose noise is not `stored`, and whose key cannot draw it again."""
-        if not (stored.exists() or self.has_key(charge)):
+        kept = (stored, self._key_file(charge, "key"), self._key_file(charge, "unused"))
+        if not any(path.exists() for path in kept):
             raise InputError(
                 "the noise that this release was paid with is lost, and its key too",
                 where=stored,
                 remedy="Restore it from a backup, or use another --work-dir, which pays again",
             )
-
-    def has_key(self, charge: str) -> bool:
-        """Return whether the key of a charge is stored, used or not."""
-        return any(self._key_file(charge, end).is_file() for end in ("key", "unused"))
 
     def remove_key(self, charge: str) -> None:
         """Remove durably the key of a charge whose private statistics are recorded."""

@@ -23,9 +23,8 @@ from typing import Literal
 
 import numpy as np
 
-from primo_scale.genotypes.coding import largest_block_norms
 from primo_scale.kernels import products
-from primo_scale.kernels.products import UNCLIPPED, Int8, Int16, Int64
+from primo_scale.kernels.products import UNCLIPPED, Int16, Int64
 
 
 @dataclass(frozen=True)
@@ -108,11 +107,6 @@ class ClippingRule:
             # Python integers, because the product of two norms can exceed 64 bits.
             limits[person] = self.row_norm * self.phenotype_norm // int(lengths[person])
         return limits
-
-
-def may_clip(rule: ClippingRule | None, code_table: Int8, boundaries: tuple[int, ...]) -> bool:
-    """Return whether any genotypes can exceed their bounds; the answer is public."""
-    return rule is not None and rule.needs_norms(largest_block_norms(code_table, boundaries))
 
 
 def multiplier_columns(rule: ClippingRule | None) -> int:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from primo_scale.accumulation import clipping_rules
 from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, plan_digest
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
+from primo_scale.genotypes.coding import LARGEST_CODE, largest_block_norms, largest_code
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.products import UNCLIPPED, Int8, Int64
@@ -219,11 +219,10 @@ class Partials:
     @cached_property
     def may_clip(self) -> bool:
         """Whether any genotypes can exceed their bounds, which is public."""
-        if self.components is not None:
-            return self.clipping_rule is not None
-        return clipping_rules.may_clip(
-            self.clipping_rule, self.code_table, self.plan.layout.boundaries
-        )
+        rule = self.clipping_rule
+        if rule is None or self.components is not None:
+            return rule is not None
+        return rule.needs_norms(largest_block_norms(self.code_table, self.plan.layout.boundaries))
 
     @cached_property
     def scales_rows(self) -> bool:
@@ -334,23 +333,35 @@ def open_partials(
     locations in `inputs`. `code_table` is the public code of each 2-bit value for each variant,
     shape (d, 4).
     """
-    digest = plan_digest(plan, inputs.to_json())
+    parameters, names = inputs.to_json(), ("genotypes", "outcomes", "components")
+    places = {name: getattr(inputs, name) for name in names}
+    header = {
+        "plan": plan.to_json(),
+        "inputs": parameters,
+        "plan_digest": plan_digest(plan, parameters),
+        # These may change without an effect on the sums.
+        "paths": {
+            name: str(place.resolve()) for name, place in places.items() if place is not None
+        },
+    }
     if groups.is_complete(path, KIND):
         group = groups.open_group(path, KIND, complete=False)
         attributes = groups.attributes_of(group)
-        if attributes["plan_digest"] != digest:
-            differences = ", ".join(_differences(attributes, plan, inputs)) or "another plan"
+        if attributes["plan_digest"] != header["plan_digest"]:
+            differences = ", ".join(_differences(attributes, header)) or "another plan"
             raise of_other_request(path, value=differences)
-        if attributes["paths"] != _paths(inputs):
-            groups.mark_complete(group, {"paths": _paths(inputs)})
+        if attributes["paths"] != header["paths"]:
+            groups.mark_complete(group, {"paths": header["paths"]})
         partials = Partials(path, str(attributes["store_id"]), kernel)
         # A damaged one is repaired.
         groups.write_block(partials.array("code_table"), _WHOLE, code_table)
         return partials
-    return Partials(path, _create(path, plan, inputs, code_table), kernel)
+    return Partials(path, _create(path, plan, inputs, code_table, header), kernel)
 
 
-def _create(path: Location, plan: Plan, inputs: Inputs, code_table: Int8) -> str:
+def _create(
+    path: Location, plan: Plan, inputs: Inputs, code_table: Int8, header: dict[str, Any]
+) -> str:
     """Create the empty store and return its random name."""
     store_id = uuid.uuid4().hex
     group = groups.create_group(path, KIND, {})
@@ -364,27 +375,8 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: Int8) -> str
         _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
     # Chunks that a power failure damages are computed again, but metadata cannot be.
     groups.flush(group)
-    groups.mark_complete(
-        group,
-        {
-            "store_id": store_id,
-            "plan": plan.to_json(),
-            "inputs": inputs.to_json(),
-            "plan_digest": plan_digest(plan, inputs.to_json()),
-            "paths": _paths(inputs),
-        },
-    )
+    groups.mark_complete(group, {"store_id": store_id, **header})
     return store_id
-
-
-def _paths(inputs: Inputs) -> dict[str, str]:
-    """Return the locations of the inputs, which may change without an effect on the sums."""
-    components = inputs.components
-    return {
-        "genotypes": str(inputs.genotypes.resolve()),
-        "outcomes": str(inputs.outcomes.resolve()),
-        **({} if components is None else {"components": str(components.resolve())}),
-    }
 
 
 def partial_arrays(
@@ -438,10 +430,9 @@ def _draw_subsample(group: groups.Group, name: str, n_samples: int, size: int) -
     groups.write_array(group, name, chosen, (min(n_samples, 1 << 20),))
 
 
-def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:
+def _differences(attributes: dict[str, Any], header: dict[str, Any]) -> list[str]:
     """Return the names of attributes that differ; their values are private."""
-    stored = {**attributes["plan"], **attributes["inputs"]}
-    asked = {**plan.to_json(), **inputs.to_json()}
+    stored, asked = ({**each["plan"], **each["inputs"]} for each in (attributes, header))
     return sorted(
         name.replace("_", " ")
         for name in stored.keys() | asked.keys()

@@ -36,9 +36,9 @@ KIND, OWN_KIND = "statistics", "own sums"
 _ROUNDS = 3
 
 Progress = Callable[[int, int], None]
+# Computes and commits every task, in about this order, and calls the last argument after each
+# (`primo_scale.accumulation.executors`).
 Executor = Callable[[Partials, Sequence[Task], Callable[[Task], None]], None]
-"""Function that computes and commits every task, in about this order, and calls the last argument
-after each (`primo_scale.accumulation.executors`)."""
 _Signed = npt.NDArray[np.signedinteger[Any]]
 _Kind = np.dtype[np.signedinteger[Any]]
 _INT64: _Kind = np.dtype(np.int64)

@@ -299,9 +299,9 @@ def _in_units(probability: Decimal, bits: int) -> int:
     return int(_CONTEXT.multiply(probability, 1 << bits))
 
 
+# Multiplier in (2^52, 2^53] and shift, 1 to 27, of the standard deviation
+# ``multiplier * 2^(6 - shift)``, exactly.
 Scale = tuple[int, int]
-"""Multiplier in (2^52, 2^53] and shift, 1 to 27, of the standard deviation ``multiplier * 2^(6 -
-shift)``, exactly."""
 
 
 def exact_scale(scale: float) -> Scale:

@@ -153,23 +153,6 @@ class ChargeRequest:
 
 
 @dataclass(frozen=True)
-class PayingCohort:
-    """Account that pays for a release, and the people of the release."""
-
-    account: Account
-    # Keyed digest of the sample list. It reveals a second account for the same list.
-    people_digest: str
-    # Keyed digests of the IIDs. They reveal a second account for any of the people.
-    roster: bytes = b""
-
-    def request(self, digest: str, epsilon: float, delta: float, cost: Cost) -> ChargeRequest:
-        """Return a request of this cohort; parameters as in `ChargeRequest`."""
-        return ChargeRequest(
-            self.account, digest, epsilon, delta, cost, self.people_digest, self.roster
-        )
-
-
-@dataclass(frozen=True)
 class Charge:
     """One payment, which buys one noise."""
 

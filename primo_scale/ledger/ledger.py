@@ -145,8 +145,11 @@ class Ledger(EventLog):
         *,
         unit: PrivacyUnit,
         adjacency: Adjacency,
-    ) -> accounts.PayingCohort:
+    ) -> tuple[Account, str, bytes]:
         """Return the account that pays for a release of a cohort, which the ledger will hold.
+
+        Keyed digests of the sample list and of the IIDs follow. They reveal a second account for
+        the same list, or for any of the people.
 
         `cohort_digest` is the SHA-256 digest of the sorted sample list, as hexadecimal text, and
         `individuals` are the IIDs of the people. Without a name, the keyed digest of the sample
@@ -154,7 +157,7 @@ class Ledger(EventLog):
         """
         people_digest = self.cohort_identifier(cohort_digest)
         account = self.account_named(name or people_digest, unit=unit, adjacency=adjacency)
-        return accounts.PayingCohort(account, people_digest, self.roster(individuals))
+        return account, people_digest, self.roster(individuals)
 
     def roster(self, individuals: Iterable[str]) -> bytes:
         """Return the keyed digests of people's IIDs, which do not depend on their FIDs."""

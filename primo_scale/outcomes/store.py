@@ -460,9 +460,9 @@ _MARGIN, _MEAN_SQUARE = 1.2, 0.1
 _ABOVE = 1 + 2.0**-20  # more than the rounding of a sum of so many squares
 
 
+# Exact Gram matrices of (c, y) for each phenotype, shape (l, f + 1, f + 1). PRIVATE: only
+# `privacy.payment` may use them.
 RawAdjustment = NewType("RawAdjustment", Int64)
-"""Exact Gram matrices of (c, y) for each phenotype, shape (l, f + 1, f + 1). PRIVATE: only
-`privacy.payment` may use them."""
 
 
 @dataclass(frozen=True)

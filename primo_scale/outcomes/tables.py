@@ -45,10 +45,10 @@ _SIMILAR = 0.6
 _SHOWN = 60
 
 
+# Consecutive people of a table: "FID IID" of each person, or IID if the table has no FID; line
+# numbers in the file, the first of which is 1; and values of the chosen columns, nan where missing,
+# shape (people, columns).
 RowGroup = tuple[list[str], npt.NDArray[np.int64], npt.NDArray[np.float64]]
-"""Consecutive people of a table: "FID IID" of each person, or IID if the table has no FID; line
-numbers in the file, the first of which is 1; and values of the chosen columns, nan where missing,
-shape (people, columns)."""
 
 
 @dataclass(frozen=True)

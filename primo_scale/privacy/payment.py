@@ -43,7 +43,7 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.noise import KEY_BYTES, Integers, KeystreamNoise
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.interruption import deferred
-from primo_scale.ledger.accounts import Balance, Charge, ChargeRequest, PayingCohort
+from primo_scale.ledger.accounts import Account, Balance, Charge, ChargeRequest
 from primo_scale.ledger.ledger import Ledger, PaymentStep, Receipt, announce_step, random_charge_id
 from primo_scale.machine import refuse_full_disk
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
@@ -138,17 +138,9 @@ class NoiseStore:
         remedy = "Restore the file; without it the same command pays again"
         return files.read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
 
-    def statistics_path(self, charge: str) -> Path:
-        """Return the path of a charge's private statistics."""
-        return self.directory / f"{charge}.zarr"
-
-    def values_path(self, charge: str) -> Path:
-        """Return the path of a party's noisy values."""
-        return self.directory / f"{charge}.npy"
-
-    def sums_path(self, charge: str, measured: str) -> Path:
-        """Return the path of noisy sums of a charge: of its ``second_round`` or ``hold_out``."""
-        return self.directory / f"{charge}.{measured}.json"
+    def path_of(self, charge: str, end: str) -> Path:
+        """Return the path of a file of a charge, by its end."""
+        return self.directory / f"{charge}.{end}"
 
     def create_key(self, unpaid: Collection[str]) -> str:
         """Create a durable key and return the identifier of its new charge.
@@ -158,10 +150,10 @@ class NoiseStore:
         InputError or a ResourceError is raised if the key cannot be written.
         """
         charge = random_charge_id()
-        path = self._key_file(charge, "unused")
+        path = self.path_of(charge, "unused")
         with remedy_extended(lambda: "No budget was spent", where=path):
             for old in unpaid:
-                self._key_file(old, "unused").unlink(missing_ok=True)
+                self.path_of(old, "unused").unlink(missing_ok=True)
             files.make_private_directory(self.directory)
             files.write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
         return charge
@@ -172,7 +164,7 @@ class NoiseStore:
         A missing or damaged key raises an InputError. No new key is created, because it would draw
         a second noise.
         """
-        unused, key = self._key_file(charge, "unused"), self._key_file(charge, "key")
+        unused, key = self.path_of(charge, "unused"), self.path_of(charge, "key")
         if not key.is_file():
             if not unused.is_file():
                 raise InputError("the key of the noise is missing", where=key)
@@ -190,7 +182,7 @@ class NoiseStore:
 
     def refuse_lost(self, charge: str, stored: Path) -> None:
         """Refuse a charge whose noise is not `stored`, and whose key cannot draw it again."""
-        kept = (stored, self._key_file(charge, "key"), self._key_file(charge, "unused"))
+        kept = (stored, self.path_of(charge, "key"), self.path_of(charge, "unused"))
         if not any(path.exists() for path in kept):
             raise InputError(
                 "the noise that this release was paid with is lost, and its key too",
@@ -201,7 +193,7 @@ class NoiseStore:
     def remove_key(self, charge: str) -> None:
         """Remove durably the key of a charge whose private statistics are recorded."""
         if self.directory.is_dir():
-            self._key_file(charge, "key").unlink(missing_ok=True)
+            self.path_of(charge, "key").unlink(missing_ok=True)
             # Also if an earlier run died right after the removal.
             files.sync_directory(self.directory)
 
@@ -223,8 +215,8 @@ class NoiseStore:
         of them. A ResourceError is raised if the rest does not fit.
         """
         if paid is not None:
-            store = self.statistics_path(paid.id)
-            if private_statistics.is_drawn(store) or self.values_path(paid.id).is_file():
+            store = self.path_of(paid.id, "zarr")
+            if private_statistics.is_drawn(store) or self.path_of(paid.id, "npy").is_file():
                 return
             needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         refuse_full_disk(
@@ -238,20 +230,21 @@ class NoiseStore:
         """Return the files with any of these ends by their charge; a later end takes precedence."""
         return {path.stem: path for end in ends for path in self.directory.glob(f"*.{end}")}
 
-    def _key_file(self, charge: str, end: str) -> Path:
-        return self.directory / f"{charge}.{end}"
-
 
 @dataclass(frozen=True)
 class Payer:
     """Cohort that pays for noise, its open ledger, and the store of the noise.
 
+    The account and the digests of its people are those of `Ledger.paying_cohort`.
+
     Stored noise whose charge the ledger does not know raises an InputError.
     """
 
     ledger: Ledger
-    cohort: PayingCohort
     noise_store: NoiseStore
+    account: Account
+    people_digest: str
+    roster: bytes = b""
 
     def __post_init__(self) -> None:
         self.ledger.refuse_unknown_charges(self.noise_store.used_charges())
@@ -261,11 +254,12 @@ class Payer:
     ) -> ChargeRequest:
         """Return the request for noise on exact values; `parameters` are public."""
         digest = self.ledger.request_digest(exact_digest, parameters)
-        return self.cohort.request(digest, promise.epsilon, promise.delta, cost)
+        whole, people = (promise.epsilon, promise.delta), (self.people_digest, self.roster)
+        return ChargeRequest(self.account, digest, *whole, cost, *people)
 
     def balance(self) -> Balance:
         """Return the balance of the paying account, which has a budget."""
-        return self.ledger.balance(self.cohort.account)
+        return self.ledger.balance(self.account)
 
     def charge(self, identifier: str) -> Charge:
         """Return the charge that paid when the phenotypes were adjusted."""
@@ -359,7 +353,7 @@ def draw_statistics(
     noise_store = payer.noise_store
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
     noise_store.refuse_full_disk(charge, size)
-    stored = noise_store.statistics_path(charge.id)
+    stored = noise_store.path_of(charge.id, "zarr")
     noise_store.refuse_lost(charge.id, stored)
     payer.ledger.bind(charge, _request(raw, mechanism, payer))
     with noise_store.payment_explained(charge.id):
@@ -384,8 +378,8 @@ def record_statistics(
     An InputError is raised if the ledger recorded others.
     """
     noise_store = payer.noise_store
-    second = noise_store.sums_path(charge.id, "second_round")
-    stored = noise_store.statistics_path(charge.id)
+    second = noise_store.path_of(charge.id, "second_round.json")
+    stored = noise_store.path_of(charge.id, "zarr")
     with noise_store.payment_explained(charge.id), deferred():
         content = private.matrices.sha256().encode()
         content += b"" if held_out is None else files.canonical_json(asdict(held_out))
@@ -414,7 +408,7 @@ def draw_second_round(
     `mechanism` is that of the first round, with the hold-out of the release. An InputError is
     raised if the key serves other sums, or if sums that were drawn are missing.
     """
-    path = payer.noise_store.sums_path(charge.id, "second_round")
+    path = payer.noise_store.path_of(charge.id, "second_round.json")
     payer.noise_store.refuse_lost(charge.id, path)
     hold_out = None if mechanism.hold_out is None else asdict(mechanism.hold_out)
     parameters = {"second_round": asdict(second), "inputs": raw.inputs, "hold_out": hold_out}
@@ -465,7 +459,7 @@ def measure_once(
     hold_out, noise_store = mechanism.hold_out, payer.noise_store
     if hold_out is None:
         raise ValueError("the mechanism measures nobody")
-    path = noise_store.sums_path(charge.id, "hold_out")
+    path = noise_store.path_of(charge.id, "hold_out.json")
     noise_store.refuse_lost(charge.id, path)
     norms = tuple(np.linalg.norm(weights, axis=0).tolist())
     # The first numbers are those of the statistics and of a second round.

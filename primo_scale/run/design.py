@@ -305,9 +305,9 @@ class Design:
         """Rule that records are clipped by, or None if they are not clipped."""
         if not self.clipped:
             return None
+        bounds = self.row_norm, self.block_norms, self.phenotype_norm
         label = self.unit is PrivacyUnit.LABEL
-        long_records = "phenotypes" if label else "record"
-        return ClippingRule(long_records, self.row_norm, self.block_norms, self.phenotype_norm)
+        return ClippingRule("phenotypes" if label else "record", *bounds)
 
     @property
     def bounds(self) -> noise_plan.PublicBounds:

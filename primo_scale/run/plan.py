@@ -588,8 +588,9 @@ def _ask_ledger(request: AccumulateRequest, store: GenotypeStore, design: Design
         cost = release_cost(given, design.subsample)
         with Ledger(path, read_only=True) as ledger:
             cohort = payments.paying_cohort_of(ledger, store, request.cohort, given)
-            payment.Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
-            charge = cohort.request("", given.epsilon, given.delta, cost)
+            # Refuses noise that another ledger paid for.
+            payer = payment.Payer(ledger, noise_store, *cohort)
+            charge = payer.request("", {}, given, cost)
             ledger.check_request(charge, stored_noise=noise_store.charges())
     payments.announce_opening(store, given, request)
 

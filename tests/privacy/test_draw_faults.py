@@ -140,7 +140,7 @@ def test_statistics_that_are_damaged_or_lost_are_not_drawn_again(tmp_path, raw):
     """The key is removed, and what was drawn may have been seen."""
     open_budget(tmp_path, 5.0)
     charge = pay(tmp_path, raw)[1].charge.id
-    store = noise_store(tmp_path).statistics_path(charge)
+    store = noise_store(tmp_path).path_of(charge, "zarr")
     (chunk,) = store.glob("observed/c/0")
     flip_a_bit(chunk)
     with pytest.raises(InputError, match="damaged") as found:

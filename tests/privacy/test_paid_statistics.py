@@ -70,8 +70,8 @@ def test_statistics_of_another_draw_are_refused(tmp_path, raw):
     store, charge = noise_store(tmp_path), charge_for(tmp_path, raw)
     (tmp_path / "other").mkdir()
     other = charge_for(tmp_path / "other", raw, mechanism(0.3))
-    shutil.rmtree(store.statistics_path(charge))
-    noise_store(tmp_path / "other").statistics_path(other).rename(store.statistics_path(charge))
+    shutil.rmtree(store.path_of(charge, "zarr"))
+    noise_store(tmp_path / "other").path_of(other, "zarr").rename(store.path_of(charge, "zarr"))
     with pytest.raises(InputError, match="are not those that the ledger recorded"):
         pay(tmp_path, raw)
 

@@ -112,7 +112,7 @@ def test_a_key_serves_no_second_statistics(tmp_path, raw, other, changes):
     asked[other] = replace(asked[other], **changes)
     with pytest.raises(InputError, match="for other statistics or another method"):
         pay(tmp_path, *asked.values())
-    assert not noise_store(tmp_path).statistics_path(charges_of(tmp_path)[0].id).exists()
+    assert not noise_store(tmp_path).path_of(charges_of(tmp_path)[0].id, "zarr").exists()
     pay(tmp_path, raw)
     with pytest.raises(InputError, match="for other statistics or another method"):
         pay(tmp_path, *asked.values())

@@ -35,12 +35,7 @@ from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.products import UNCLIPPED, Int8, Int64
 from primo_scale.machine import in_threads
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
-from primo_scale.panel.components import (
-    LdComponents,
-    OwnDirections,
-    open_components,
-    open_directions,
-)
+from primo_scale.panel.components import LdComponents, open_components, open_directions
 from primo_scale.storage import groups
 from primo_scale.storage.files import canonical_json, converted, of_other_request
 from primo_scale.storage.groups import Array, ArrayLayout
@@ -95,7 +90,7 @@ class Inputs:
         rule = self.clipping_rule
         return rule is not None and rule.long_records == "contributions"
 
-    def open_components(self) -> LdComponents | OwnDirections | None:
+    def open_components(self) -> LdComponents | None:
         """Open the store of LD components or directions, if any; it must match its digest."""
         if self.components is None:
             return None
@@ -174,7 +169,7 @@ class Partials:
         )
 
     @cached_property
-    def components(self) -> LdComponents | OwnDirections | None:
+    def components(self) -> LdComponents | None:
         """LD components or directions that take the place of the variants, or None."""
         return self.inputs.open_components()
 

@@ -204,22 +204,17 @@ class Reduction:
         people = (~outcomes.held_out(slice(0, outcomes.n_samples))).sum()
         writer.write_observed(np.append(people, outcomes.observed))
         sha256, parameters = writer.sha256(), inputs.to_json()
-        plan_digest = self._partials.attributes["plan_digest"]
-        matrices = writer.finish(
-            {"plan_digest": plan_digest, "sha256": sha256, "inputs": parameters}
-        )
+        header = {"plan_digest": self._partials.attributes["plan_digest"], "sha256": sha256}
+        matrices = writer.finish({**header, "inputs": parameters})
         return RawStatistics(matrices, self._partials.plan.n_samples, sha256, parameters)
 
     def _touched(self, task: TileTask) -> Iterator[_Region]:
         """Yield the regions that tiles of a task overlap: one each, except for odd tile sizes."""
         plan = self._partials.plan
         for tile in task.tiles:
+            parts = (plan.inside(tile.block, at) for at in (tile.row_tile, tile.column_tile))
             rows, columns = (
-                range(part.start // self._side, (part.stop - 1) // self._side + 1)
-                for part in (
-                    plan.inside(tile.block, tile.row_tile),
-                    plan.inside(tile.block, tile.column_tile),
-                )
+                range(part.start // self._side, (part.stop - 1) // self._side + 1) for part in parts
             )
             yield from ((tile.block, row, col) for row in rows for col in columns if row <= col)
 

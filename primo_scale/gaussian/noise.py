@@ -13,7 +13,7 @@ import struct
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Context, Decimal
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -87,10 +87,10 @@ def rounded_shift(fine: Integers, bits: int) -> Integers:
 
 
 def add_lattice_noise(
-    values: Integers, sigma: float, *, source: KeystreamNoise, label: str
+    values: Integers, sigma: float, *, source: KeystreamNoise, label: str, bits: int | None = None
 ) -> Integers:
     """Add independent noise to every entry of an integer array of any shape."""
-    noise = lattice_noise(values.size, sigma, source=source, label=label)
+    noise = lattice_noise(values.size, sigma, bits=bits, source=source, label=label)
     return values + noise.reshape(values.shape)
 
 
@@ -106,16 +106,9 @@ def add_symmetric_noise(
     noisy = gram.copy()
     above_sigma = off_diagonal_sigma(sigma)
     bits = fine_bits(above_sigma)
-    noisy[np.diag_indices(size)] += lattice_noise(
-        size, sigma, bits=bits, source=source, label=f"{label}, diagonal"
-    )
-    above = lattice_noise(
-        size * (size - 1) // 2,
-        above_sigma,
-        bits=bits,
-        source=source,
-        label=f"{label}, above the diagonal",
-    )
+    draw = partial(lattice_noise, bits=bits, source=source)
+    noisy[np.diag_indices(size)] += draw(size, sigma, label=f"{label}, diagonal")
+    above = draw(size * (size - 1) // 2, above_sigma, label=f"{label}, above the diagonal")
     start = 0
     for j in range(size - 1):
         stop = start + size - 1 - j

@@ -128,9 +128,8 @@ def _look_up(path: Path, names: Sequence[str], *, option: str) -> list[_Row]:
     for row in _rows(path):
         name = row.cells["name"]
         if name in rows:
-            raise InputError(
-                f"{name} is repeated", where=row.where, value=f"also at {rows[name].where}"
-            )
+            also = f"also at {rows[name].where}"
+            raise InputError(f"{name} is repeated", where=row.where, value=also)
         rows[name] = row
     missing = [name for name in names if name not in rows]
     if missing:
@@ -143,29 +142,27 @@ def _look_up(path: Path, names: Sequence[str], *, option: str) -> list[_Row]:
 
 
 def _phenotype(row: _Row) -> PhenotypeBounds:
-    lower, upper, mean = _range(row)
+    name, (lower, upper, mean) = row.cells["name"], _range(row)
     sd = row.number("sd", default=(upper - lower) / 2)
     if sd <= 0:
-        raise InputError(
-            f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, expected="> 0"
-        )
+        raise InputError(f"sd of {name} is not positive", where=row.where, value=sd, expected="> 0")
     codes = (lower, upper) in (ZERO_ONE, ONE_TWO)
     kind = row.cells.get("type", "binary" if codes else "quantitative")
     if kind not in get_args(PhenotypeKind):
         raise InputError(
-            f"unknown type of {row.cells['name']}",
+            f"unknown type of {name}",
             where=row.where,
             value=kind,
             expected="quantitative or binary",
         )
     if kind == "binary" and not codes:
         raise InputError(
-            f"the bounds of binary {row.cells['name']} are not case/control codes",
+            f"the bounds of binary {name} are not case/control codes",
             where=row.where,
             value=f"{lower:g} and {upper:g}",
             expected="1 and 2, or 0 and 1",
         )
-    return PhenotypeBounds(row.cells["name"], lower, upper, mean, sd, cast("PhenotypeKind", kind))
+    return PhenotypeBounds(name, lower, upper, mean, sd, cast("PhenotypeKind", kind))
 
 
 def _range(row: _Row) -> tuple[float, float, float]:

@@ -273,16 +273,12 @@ def _of_everybody(
     if recipe.gram_copies > 1:  # the mean of the copies is as precise as one release
         copies = math.sqrt(recipe.gram_copies)
         scales = replace(scales, gram=tuple(rounded_up(sigma * copies) for sigma in scales.gram))
+    counts_change = sensitivity.observed_counts(bounds.n_phenotypes + promise.n_is_private)
+    eigenvalue_change = eigenvalue_sensitivity(bounds, promise)
     scales = replace(
         scales,
-        observed=_scale_at_share(
-            sensitivity.observed_counts(bounds.n_phenotypes + promise.n_is_private),
-            mu,
-            counts_share(promise),
-        ),
-        smallest_eigenvalue=_scale_at_share(
-            eigenvalue_sensitivity(bounds, promise), mu, recipe.eigenvalue_share
-        ),
+        observed=_scale_at_share(counts_change, mu, counts_share(promise)),
+        smallest_eigenvalue=_scale_at_share(eigenvalue_change, mu, recipe.eigenvalue_share),
     )
     return Mechanism(promise, bounds, recipe, split, cost, scales)
 
@@ -334,11 +330,8 @@ def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: flo
     if bounds.block_norms is None:
         gram = (sensitivity.gram(bounds.row_norm, add) / gram_mu,) * len(bounds.block_sizes)
     else:
-        factors = (
-            sensitivity.block_gram_factor_add_remove(norm, bounds.row_norm)
-            for norm in bounds.block_norms
-        )
-        gram = tuple(factor / gram_mu for factor in factors)
+        factor, row = sensitivity.block_gram_factor_add_remove, bounds.row_norm
+        gram = tuple(factor(norm, row) / gram_mu for norm in bounds.block_norms)
     return _jointly(
         gram,
         sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, add) / cross_mu,

@@ -115,11 +115,9 @@ class NoiseStore:
 
         A damaged adjustment raises an InputError.
         """
-        found = self._files("zarr", "npy", "key")
         adjustment = self.read_adjustment()
-        if adjustment is None:
-            return found
-        return {adjustment.charge: self.adjustment_path, **found}
+        adjusted = {} if adjustment is None else {adjustment.charge: self.adjustment_path}
+        return adjusted | self._files("zarr", "npy", "key")
 
     def read_adjustment(self) -> NoisyAdjustment | None:
         """Return the noisy adjustment that an earlier run stored, or None.

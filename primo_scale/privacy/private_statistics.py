@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -220,9 +221,8 @@ def hold_out_noise(
 
     Source: docs/maths/hold-out.md, Theorem 2. A UsageError is raised if it cannot be drawn.
     """
-    counts_mu, gram_mu = (
-        math.sqrt(s * mu_squared) for s in (SHARES.hold_out_counts, 1 - SHARES.hold_out_counts)
-    )
+    counts_mu = math.sqrt(SHARES.hold_out_counts * mu_squared)
+    gram_mu = math.sqrt((1 - SHARES.hold_out_counts) * mu_squared)
     scale = rounded_up(sensitivity.held_out_counts(n_phenotypes) / counts_mu)
     gram = rounded_up(sensitivity.held_out_gram(n_phenotypes, row_norm(groups)) / gram_mu)
     noise.check_sigma(gram, where="--hold-out", remedy="Leave it out, or raise epsilon")
@@ -295,25 +295,17 @@ def noisy_hold_out(
 
     `bind` records exact integers in the ledger before their noise is drawn.
     """
-    label = "held out"
+    add = partial(noise.add_lattice_noise, source=source)
     exact = people.counts()
     bind(exact)
-    counts = noise.add_lattice_noise(
-        exact, hold_out.scale_sigma, source=source, label=f"{label}, counts"
-    )
+    counts = add(exact, hold_out.scale_sigma, label="held out, counts")
     squares, products = people.sums(*score_ranges(counts, hold_out.scale_sigma, people.residual))
     bind(np.stack([squares, products]))
     beside_sigma = noise.off_diagonal_sigma(hold_out.gram_sigma)
     bits = noise.fine_bits(beside_sigma)
-    parts = []
-    for name, sums, sigma in (
-        ("squares", squares, hold_out.gram_sigma),
-        ("products", products, beside_sigma),
-    ):
-        part = f"{label}, {name}"
-        drawn = noise.lattice_noise(sums.size, sigma, bits=bits, source=source, label=part)
-        parts.append(sums + drawn.reshape(sums.shape))
-    sums = np.concatenate(parts, axis=2).reshape(len(squares), -1)
+    noisy_squares = add(squares, hold_out.gram_sigma, bits=bits, label="held out, squares")
+    noisy_products = add(products, beside_sigma, bits=bits, label="held out, products")
+    sums = np.concatenate([noisy_squares, noisy_products], axis=2).reshape(len(squares), -1)
     return NoisyHoldOut(tuple(map(tuple, counts.tolist())), tuple(map(tuple, sums.tolist())))
 
 

@@ -88,7 +88,7 @@ def test_public_genotypes_are_kept_and_the_product_of_norms_is_bounded(rule, peo
 
 def test_the_product_of_norms_is_bounded_where_a_quotient_is_rounded() -> None:
     """20 times 10 is above 19 times 10, whose quotient by 20 is 9.5."""
-    rule = ClippingRule(LongRecords.PHENOTYPES, 19, None, 10)
+    rule = ClippingRule("phenotypes", 19, None, 10)
     own = rule.clip_outcomes(
         np.array([[7, 3, 1]], np.int16), 1, np.array([UNCLIPPED]), np.array([[20]])
     )

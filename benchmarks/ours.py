@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import click
 import numpy as np
 
 from benchmarks.measurement import seconds_of
-from primo_scale.accumulation.executors import DaskExecutor, ThreadExecutor
+from primo_scale.accumulation.executors import run_on_dask, run_on_threads
 from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import Executor, accumulate, open_raw_statistics
@@ -175,10 +176,10 @@ def _measured(chosen: Options, directory: Path) -> dict[str, Any]:
 @contextmanager
 def _executor(workers: int | None, directory: Path) -> Iterator[Executor]:
     if workers is None:
-        yield ThreadExecutor(usable_cpus())
+        yield partial(run_on_threads, usable_cpus())
         return
     with dask_client(LocalProfile(workers), directory / "scratch") as client:
-        yield DaskExecutor(client)
+        yield partial(run_on_dask, client)
 
 
 if __name__ == "__main__":

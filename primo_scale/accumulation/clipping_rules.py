@@ -19,35 +19,20 @@ contributions   Every phenotype has columns x_k of its own (docs/maths/rounds.md
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Literal
 
 import numpy as np
 
-from primo_scale.genotypes.coding import largest_block_norms
-from primo_scale.kernels.products import (
-    UNCLIPPED,
-    Int8,
-    Int16,
-    Int64,
-    clip_rows,
-    row_multipliers,
-    scale_entries,
-)
-
-
-class LongRecords(StrEnum):
-    """Part of a record that is clipped if the record is too long."""
-
-    RECORD = "record"
-    PHENOTYPES = "phenotypes"
-    CONTRIBUTIONS = "contributions"
+from primo_scale.kernels import products
+from primo_scale.kernels.products import UNCLIPPED, Int16, Int64
 
 
 @dataclass(frozen=True)
 class ClippingRule:
     """Clipping rule with its public bounds, which are squared norms in lattice units."""
 
-    long_records: LongRecords
+    # Part of a record that is clipped if the record is too long.
+    long_records: Literal["record", "phenotypes", "contributions"]
     row_norm: int  # N_x, of all genotypes of a record
     block_norms: tuple[int, ...] | None  # beta_b, of the genotypes of each LD block
     phenotype_norm: int  # N_y, of the phenotypes
@@ -74,16 +59,18 @@ class ClippingRule:
         ``sum_b ||x_b||^2 m_b^2 / 2^62 <= N_x``, and each term is within beta_b.
         """
         people, n_blocks = norms.shape
-        if self.long_records in (LongRecords.PHENOTYPES, LongRecords.CONTRIBUTIONS):
+        if self.long_records != "record":
             record = np.full(people, UNCLIPPED, dtype=np.int64)
             return record[:, None], record
         if self.block_norms is None:
-            record = row_multipliers(norms.sum(axis=1), self.row_norm)
+            record = products.row_multipliers(norms.sum(axis=1), self.row_norm)
             return record[:, None], record
-        columns = [row_multipliers(norms[:, b], self.block_norms[b]) for b in range(n_blocks)]
+        columns = [
+            products.row_multipliers(norms[:, b], self.block_norms[b]) for b in range(n_blocks)
+        ]
         blocks = np.stack(columns, axis=1)
         left = np.where(blocks == UNCLIPPED, norms, np.array(self.block_norms))
-        record = row_multipliers(left.sum(axis=1), self.row_norm)
+        record = products.row_multipliers(left.sum(axis=1), self.row_norm)
         return (blocks * record[:, None]) // UNCLIPPED, record
 
     def clip_outcomes(
@@ -96,11 +83,11 @@ class ClippingRule:
         """
         phenotypes = slice(n_fixed, rows.shape[1])
         limit: int | Int64 = self.phenotype_norm
-        if self.long_records is LongRecords.RECORD:
-            rows = scale_entries(rows, record[:, None])
+        if self.long_records == "record":
+            rows = products.scale_entries(rows, record[:, None])
         else:
             limit = self._phenotype_limits(norms.sum(axis=1))
-        return clip_rows(rows, phenotypes, limit, phenotype_step)
+        return products.clip_rows(rows, phenotypes, limit, phenotype_step)
 
     def clip_contributions(self, phenotypes: Int16, norms: Int64) -> Int16:
         """Return scaled phenotypes, shape (people, l), given the ``||x_k||^2`` of each of them.
@@ -110,8 +97,8 @@ class ClippingRule:
         """
         contributions = (phenotypes.astype(np.float64) ** 2 * norms).sum(axis=1)
         lengths = np.floor(contributions * (1 + 2.0**-20)) + 1
-        record = row_multipliers(lengths, self.row_norm * self.phenotype_norm)
-        return scale_entries(phenotypes, record[:, None])
+        record = products.row_multipliers(lengths, self.row_norm * self.phenotype_norm)
+        return products.scale_entries(phenotypes, record[:, None])
 
     def _phenotype_limits(self, lengths: Int64) -> Int64:
         """Return the bound on ``||y||^2`` for each ``||x||^2`` in `lengths`, shape (people,)."""
@@ -120,11 +107,6 @@ class ClippingRule:
             # Python integers, because the product of two norms can exceed 64 bits.
             limits[person] = self.row_norm * self.phenotype_norm // int(lengths[person])
         return limits
-
-
-def may_clip(rule: ClippingRule | None, code_table: Int8, boundaries: tuple[int, ...]) -> bool:
-    """Return whether any genotypes can exceed their bounds; the answer is public."""
-    return rule is not None and rule.needs_norms(largest_block_norms(code_table, boundaries))
 
 
 def multiplier_columns(rule: ClippingRule | None) -> int:

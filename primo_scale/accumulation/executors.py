@@ -1,6 +1,6 @@
 """Executors: they run tasks on threads of this process, or on the workers of a Dask cluster.
 
-An executor is a class with one method, which returns when all tasks are committed.
+An executor is a function, which returns when all tasks are committed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from concurrent.futures import Future as ThreadFuture
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
@@ -39,113 +38,101 @@ _IN_FLIGHT = 1000
 _RETRIES = 3
 
 
-@dataclass(frozen=True)
-class ThreadExecutor:
-    """Threads of this process, the default on one machine.
+def run_on_threads(
+    threads: int, partials: Partials, tasks: Sequence[Task], on_done: Callable[[Task], None]
+) -> None:
+    """Run as many tasks as threads of this process; it is the default on one machine.
 
-    Kernels, checksums and file reads release the interpreter lock, so that threads keep all cores
-    busy. Without worker processes, a run starts some seconds earlier. On the other hand, if the
-    memory is exhausted, the whole command is killed and not only a worker.
+    After an error, others end before their next read. Kernels, checksums and file reads release the
+    interpreter lock, so that threads keep all cores busy. Without worker processes, a run starts
+    some seconds earlier. On the other hand, if the memory is exhausted, the whole command is killed
+    and not only a worker.
     """
+    stopped = threading.Event()
 
-    threads: int
+    def check() -> None:
+        if stopped.is_set():
+            raise InterruptedRun("interrupted")
 
-    def run(
-        self, partials: Partials, tasks: Sequence[Task], on_done: Callable[[Task], None]
-    ) -> None:
-        """Run as many tasks as threads; after an error, others end before their next read."""
-        stopped = threading.Event()
-
-        def check() -> None:
-            if stopped.is_set():
-                raise InterruptedRun("interrupted")
-
-        waiting = deque(tasks)
-        running: dict[ThreadFuture[None], Task] = {}
-        # One BLAS thread per task, because concurrent tasks already use all cores.
-        with threadpool_limits(limits=1), ThreadPoolExecutor(self.threads, "task") as pool:
-            try:
-                while waiting or running:
-                    while waiting and len(running) < self.threads:
-                        task = waiting.popleft()
-                        running[pool.submit(compute_task, partials, task, check)] = task
-                    ended, _ = wait(running, _CHECK_SECONDS, FIRST_COMPLETED)
-                    interruption.check()
-                    for future in ended:
-                        task = running.pop(future)
-                        future.result()
-                        on_done(task)
-            finally:
-                stopped.set()  # the pool then waits for at most one read of each task
-
-
-@dataclass(frozen=True)
-class DaskExecutor:
-    """Workers of a Dask cluster, which may be lost and may join at any time.
-
-    Dask runs the tasks of a lost worker again, and tries a failed task again. A task commits its
-    own result, so that the death of a worker after a commit loses nothing.
-    """
-
-    client: Client
-
-    def run(
-        self, partials: Partials, tasks: Sequence[Task], on_done: Callable[[Task], None]
-    ) -> None:
-        """Run the tasks; without any worker, log a warning and wait for new ones."""
-        from distributed import CancelledError, KilledWorker
-        from distributed.client import ClosedClientError
-        from distributed.comm import CommClosedError
-
-        waiting, connected, next_look = iter(tasks), True, 0.0
-        in_flight: dict[object, tuple[Task, Future]] = {}
-        ended: SimpleQueue[Future] = SimpleQueue()
-        call = partial(run_task, partials.address)
+    waiting = deque(tasks)
+    running: dict[ThreadFuture[None], Task] = {}
+    # One BLAS thread per task, because concurrent tasks already use all cores.
+    with threadpool_limits(limits=1), ThreadPoolExecutor(threads, "task") as pool:
         try:
-            while True:
-                if len(in_flight) <= _IN_FLIGHT // 2:
-                    batch = list(islice(waiting, _IN_FLIGHT - len(in_flight)))
-                    keys = [(f"sums-{partials.store_id}", task.key) for task in batch]
-                    futures = self.client.map(call, batch, key=keys, retries=_RETRIES)
-                    for task, future in zip(batch, futures, strict=True):
-                        in_flight[future.key] = task, future
-                        future.add_done_callback(ended.put)
-                if not in_flight:
-                    return
+            while waiting or running:
+                while waiting and len(running) < threads:
+                    task = waiting.popleft()
+                    running[pool.submit(compute_task, partials, task, check)] = task
+                ended, _ = wait(running, _CHECK_SECONDS, FIRST_COMPLETED)
                 interruption.check()
-                if time.monotonic() >= next_look:
-                    next_look = time.monotonic() + _LOOK_SECONDS
-                    threads = self.client.scheduler_info(n_workers=0).get("total_threads", 0)
-                    if connected and not threads:  # a line that is shown until there is progress
-                        LOGGER.warning(
-                            "no Dask workers: waiting for some", extra={"event": "waiting"}
-                        )
-                    elif threads and not connected:
-                        LOGGER.info("Dask workers are connected: the run continues")
-                    connected = bool(threads)
-                for future in _all_of(ended):
-                    if future.status in ("error", "cancelled"):
-                        future.result()  # raises; that of a success may be lost with its worker
-                    task, _ = in_flight.pop(future.key)
-                    future.release()
+                for future in ended:
+                    task = running.pop(future)
+                    future.result()
                     on_done(task)
-        except KilledWorker as error:
-            raise ResourceError(
-                "workers died repeatedly during one task, most likely for lack of memory",
-                remedy="Give each worker more memory (memory_limit, or memory of the profile) or "
-                "use fewer --workers; the same command continues",
-            ) from error
-        except (CancelledError, CommClosedError, ClosedClientError) as error:
-            # The error is reported in one line; the closing client must not log it with tracebacks.
-            for name in ("distributed", "distributed.client"):
-                logging.getLogger(name).setLevel(logging.CRITICAL)
-            raise InterruptedRun(
-                "the connection to the Dask scheduler was lost",
-                remedy="Start the scheduler again; committed sums are kept",
-            ) from error
         finally:
-            for _, future in in_flight.values():
+            stopped.set()  # the pool then waits for at most one read of each task
+
+
+def run_on_dask(
+    client: Client, partials: Partials, tasks: Sequence[Task], on_done: Callable[[Task], None]
+) -> None:
+    """Run tasks on the workers of a Dask cluster, which may be lost and may join at any time.
+
+    Without any worker, log a warning and wait for new ones. Dask runs the tasks of a lost worker
+    again, and tries a failed task again. A task commits its own result, so that the death of a
+    worker after a commit loses nothing.
+    """
+    from distributed import CancelledError, KilledWorker
+    from distributed.client import ClosedClientError
+    from distributed.comm import CommClosedError
+
+    waiting, connected, next_look = iter(tasks), True, 0.0
+    in_flight: dict[object, tuple[Task, Future]] = {}
+    ended: SimpleQueue[Future] = SimpleQueue()
+    call = partial(run_task, partials.address)
+    try:
+        while True:
+            if len(in_flight) <= _IN_FLIGHT // 2:
+                batch = list(islice(waiting, _IN_FLIGHT - len(in_flight)))
+                keys = [(f"sums-{partials.store_id}", task.key) for task in batch]
+                futures = client.map(call, batch, key=keys, retries=_RETRIES)
+                for task, future in zip(batch, futures, strict=True):
+                    in_flight[future.key] = task, future
+                    future.add_done_callback(ended.put)
+            if not in_flight:
+                return
+            interruption.check()
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + _LOOK_SECONDS
+                threads = client.scheduler_info(n_workers=0).get("total_threads", 0)
+                if connected and not threads:  # a line that is shown until there is progress
+                    LOGGER.warning("no Dask workers: waiting for some", extra={"event": "waiting"})
+                elif threads and not connected:
+                    LOGGER.info("Dask workers are connected: the run continues")
+                connected = bool(threads)
+            for future in _all_of(ended):
+                if future.status in ("error", "cancelled"):
+                    future.result()  # raises; that of a success may be lost with its worker
+                task, _ = in_flight.pop(future.key)
                 future.release()
+                on_done(task)
+    except KilledWorker as error:
+        raise ResourceError(
+            "workers died repeatedly during one task, most likely for lack of memory",
+            remedy="Give each worker more memory (memory_limit, or memory of the profile) or "
+            "use fewer --workers; the same command continues",
+        ) from error
+    except (CancelledError, CommClosedError, ClosedClientError) as error:
+        # The error is reported in one line; the closing client must not log it with tracebacks.
+        for name in ("distributed", "distributed.client"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        raise InterruptedRun(
+            "the connection to the Dask scheduler was lost",
+            remedy="Start the scheduler again; committed sums are kept",
+        ) from error
+    finally:
+        for _, future in in_flight.values():
+            future.release()
 
 
 def _all_of(ended: SimpleQueue[Future]) -> Iterator[Future]:

@@ -20,6 +20,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import starmap
 from typing import Any
 
 import numpy as np
@@ -28,33 +29,16 @@ import numpy.typing as npt
 from primo_scale.accumulation import clipping_rules
 from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, plan_digest
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
+from primo_scale.genotypes.coding import LARGEST_CODE, largest_block_norms, largest_code
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.products import UNCLIPPED, Int8, Int64
 from primo_scale.machine import in_threads
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
-from primo_scale.panel.components import (
-    LdComponents,
-    OwnDirections,
-    open_components,
-    open_directions,
-)
+from primo_scale.panel.components import LdComponents, open_components, open_directions
 from primo_scale.storage import groups
 from primo_scale.storage.files import canonical_json, converted, of_other_request
-from primo_scale.storage.groups import (
-    Array,
-    ArrayLayout,
-    array_bytes,
-    chunk_name,
-    commit_chunk,
-    drop_chunk,
-    read_block,
-    read_chunk,
-    stored_chunks,
-    write_array,
-    write_block,
-)
+from primo_scale.storage.groups import Array, ArrayLayout
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.storage.stores import store_at
 from primo_scale.version import __version__
@@ -104,9 +88,9 @@ class Inputs:
     def is_second_round(self) -> bool:
         """Whether every phenotype has columns of its own."""
         rule = self.clipping_rule
-        return rule is not None and rule.long_records is clipping_rules.LongRecords.CONTRIBUTIONS
+        return rule is not None and rule.long_records == "contributions"
 
-    def open_components(self) -> LdComponents | OwnDirections | None:
+    def open_components(self) -> LdComponents | None:
         """Open the store of LD components or directions, if any; it must match its digest."""
         if self.components is None:
             return None
@@ -185,7 +169,7 @@ class Partials:
         )
 
     @cached_property
-    def components(self) -> LdComponents | OwnDirections | None:
+    def components(self) -> LdComponents | None:
         """LD components or directions that take the place of the variants, or None."""
         return self.inputs.open_components()
 
@@ -207,7 +191,7 @@ class Partials:
     @cached_property
     def code_table(self) -> Int8:
         """Public code of each 2-bit value for each variant, shape (d, 4)."""
-        return read_block(self.array("code_table"))
+        return groups.read_block(self.array("code_table"))
 
     def array(self, name: str) -> Array:
         """Return an array of the store, which is opened once."""
@@ -225,16 +209,15 @@ class Partials:
 
     def outcome_planes(self, samples: slice) -> Int8:
         """Return clipped outcome rows as `kernels.products.byte_planes`, shape (planes, people)."""
-        return read_block(self.array("outcome_planes"), (slice(None), samples))
+        return groups.read_block(self.array("outcome_planes"), (slice(None), samples))
 
     @cached_property
     def may_clip(self) -> bool:
         """Whether any genotypes can exceed their bounds, which is public."""
-        if self.components is not None:
-            return self.clipping_rule is not None
-        return clipping_rules.may_clip(
-            self.clipping_rule, self.code_table, self.plan.layout.boundaries
-        )
+        rule = self.clipping_rule
+        if rule is None or self.components is not None:
+            return rule is not None
+        return rule.needs_norms(largest_block_norms(self.code_table, self.plan.layout.boundaries))
 
     @cached_property
     def scales_rows(self) -> bool:
@@ -252,13 +235,13 @@ class Partials:
             return np.full(samples.stop - samples.start, UNCLIPPED, dtype=np.int64)
         column = min(block, self.multiplier_columns - 1)
         chosen = (samples, slice(column, column + 1))
-        return read_block(self.array("row_multipliers"), chosen)[:, 0].astype(np.int64)
+        return groups.read_block(self.array("row_multipliers"), chosen)[:, 0].astype(np.int64)
 
     def sampled(self, samples: slice) -> npt.NDArray[np.intp] | None:
         """Return the positions among `samples` of the subsample, or None without a subsample."""
         if self.subsample is None:
             return None
-        return np.flatnonzero(read_block(self.array(SUBSAMPLE), (samples,)))
+        return np.flatnonzero(groups.read_block(self.array(SUBSAMPLE), (samples,)))
 
     def commit_read(self, samples: slice, multipliers: Int64, planes: Int8) -> None:
         """Commit the multipliers and the clipped outcome rows of one read of a stripe."""
@@ -266,44 +249,42 @@ class Partials:
         for part in self._multiplier_parts:
             columns = slice(part * MULTIPLIER_COLUMNS, (part + 1) * MULTIPLIER_COLUMNS)
             chunk = multipliers[:, columns].astype(np.uint32)
-            commit_chunk(self.array("row_multipliers"), (read, part), chunk)
-        commit_chunk(self.array("outcome_planes"), (0, read), planes)
+            groups.commit_chunk(self.array("row_multipliers"), (read, part), chunk)
+        groups.commit_chunk(self.array("outcome_planes"), (0, read), planes)
 
     def commit_rows(self, task: RowTask, outcome_gram: Int64) -> None:
         """Commit Z'Z of a row task, after all its reads."""
-        commit_chunk(self.array("outcome_gram"), (task.stripe, 0, 0), outcome_gram[None])
+        groups.commit_chunk(self.array("outcome_gram"), (task.stripe, 0, 0), outcome_gram[None])
 
     def commit_cross(self, task: TileTask, cross: Int64) -> None:
         """Commit the rows of X'Z of one tile on the diagonal; this precedes `commit_tile`."""
         name, index = _cross_chunk(task)
-        commit_chunk(self.array(name), index, cross[None])
+        groups.commit_chunk(self.array(name), index, cross[None])
 
     def commit_tile(self, task: TileTask, gram: npt.NDArray[np.signedinteger[Any]]) -> None:
         """Commit one tile of X'X."""
         name, index = _gram_chunk(task)
-        commit_chunk(self.array(name), index, gram[None])
+        groups.commit_chunk(self.array(name), index, gram[None])
 
     def committed(self) -> set[Task]:
         """Return the tasks whose chunks all exist."""
-        stored = stored_chunks(self.path / self.store_id)
+        stored = groups.stored_chunks(self.path / self.store_id)
         return {
             task
             for task in self.plan.tasks()
-            if all(chunk_name(name, index) in stored for name, index in self._results(task))
+            if stored.issuperset(starmap(groups.chunk_name, self._results(task)))
         }
 
     def is_committed(self, task: Task) -> bool:
         """Return whether all chunks of one task exist."""
-        store = store_at(self.path)
-        return all(
-            store.holds(f"{self.store_id}/{chunk_name(*result)}") for result in self._results(task)
-        )
+        store, names = store_at(self.path), starmap(groups.chunk_name, self._results(task))
+        return all(store.holds(f"{self.store_id}/{name}") for name in names)
 
     def drop_damaged(self) -> int:
         """Delete the committed chunks that fail their checksums, and return their number."""
-        stored = stored_chunks(self.path / self.store_id)
+        stored = groups.stored_chunks(self.path / self.store_id)
         results = {result for task in self.plan.tasks() for result in self._results(task)}
-        there = [(name, index) for name, index in results if chunk_name(name, index) in stored]
+        there = [result for result in results if groups.chunk_name(*result) in stored]
         intact = in_threads(lambda result: _kept_if_intact(self.array(result[0]), result[1]), there)
         return intact.count(False)
 
@@ -331,9 +312,9 @@ def _cross_chunk(tile: TileTask) -> _Chunk:
 def _kept_if_intact(array: Array, index: tuple[int, ...]) -> bool:
     """Return whether a chunk passes its checksum, and delete it if it does not."""
     try:
-        read_chunk(array, index)
+        groups.read_chunk(array, index)
     except DamagedChunk:
-        drop_chunk(array, index)
+        groups.drop_chunk(array, index)
         return False
     return True
 
@@ -347,22 +328,35 @@ def open_partials(
     locations in `inputs`. `code_table` is the public code of each 2-bit value for each variant,
     shape (d, 4).
     """
-    digest = plan_digest(plan, inputs.to_json())
+    parameters, names = inputs.to_json(), ("genotypes", "outcomes", "components")
+    places = {name: getattr(inputs, name) for name in names}
+    header = {
+        "plan": plan.to_json(),
+        "inputs": parameters,
+        "plan_digest": plan_digest(plan, parameters),
+        # These may change without an effect on the sums.
+        "paths": {
+            name: str(place.resolve()) for name, place in places.items() if place is not None
+        },
+    }
     if groups.is_complete(path, KIND):
         group = groups.open_group(path, KIND, complete=False)
         attributes = groups.attributes_of(group)
-        if attributes["plan_digest"] != digest:
-            differences = ", ".join(_differences(attributes, plan, inputs)) or "another plan"
+        if attributes["plan_digest"] != header["plan_digest"]:
+            differences = ", ".join(_differences(attributes, header)) or "another plan"
             raise of_other_request(path, value=differences)
-        if attributes["paths"] != _paths(inputs):
-            groups.mark_complete(group, {"paths": _paths(inputs)})
+        if attributes["paths"] != header["paths"]:
+            groups.mark_complete(group, {"paths": header["paths"]})
         partials = Partials(path, str(attributes["store_id"]), kernel)
-        write_block(partials.array("code_table"), _WHOLE, code_table)  # repairs a damaged one
+        # A damaged one is repaired.
+        groups.write_block(partials.array("code_table"), _WHOLE, code_table)
         return partials
-    return Partials(path, _create(path, plan, inputs, code_table), kernel)
+    return Partials(path, _create(path, plan, inputs, code_table, header), kernel)
 
 
-def _create(path: Location, plan: Plan, inputs: Inputs, code_table: Int8) -> str:
+def _create(
+    path: Location, plan: Plan, inputs: Inputs, code_table: Int8, header: dict[str, Any]
+) -> str:
     """Create the empty store and return its random name."""
     store_id = uuid.uuid4().hex
     group = groups.create_group(path, KIND, {})
@@ -371,32 +365,13 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: Int8) -> str
         plan, len(code_table), clipping_rules.multiplier_columns(inputs.clipping_rule), largest
     )
     groups.create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
-    write_block(groups.array_of(group, f"{store_id}/code_table"), _WHOLE, code_table)
+    groups.write_block(groups.array_of(group, f"{store_id}/code_table"), _WHOLE, code_table)
     if inputs.subsample is not None:
         _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
     # Chunks that a power failure damages are computed again, but metadata cannot be.
     groups.flush(group)
-    groups.mark_complete(
-        group,
-        {
-            "store_id": store_id,
-            "plan": plan.to_json(),
-            "inputs": inputs.to_json(),
-            "plan_digest": plan_digest(plan, inputs.to_json()),
-            "paths": _paths(inputs),
-        },
-    )
+    groups.mark_complete(group, {"store_id": store_id, **header})
     return store_id
-
-
-def _paths(inputs: Inputs) -> dict[str, str]:
-    """Return the locations of the inputs, which may change without an effect on the sums."""
-    components = inputs.components
-    return {
-        "genotypes": str(inputs.genotypes.resolve()),
-        "outcomes": str(inputs.outcomes.resolve()),
-        **({} if components is None else {"components": str(components.resolve())}),
-    }
 
 
 def partial_arrays(
@@ -435,7 +410,7 @@ def partial_bytes(plan: Plan, n_variants: int, columns: int, largest: int) -> in
         if name.startswith("gram/"):  # of which the tiles on and above the diagonal are summed
             side = plan.n_tiles(int(name.removeprefix("gram/")))
             tiles = plan.n_row_groups * side * (side + 1) // 2
-        total += array_bytes(layout, chunks=tiles)
+        total += groups.array_bytes(layout, chunks=tiles)
     return total
 
 
@@ -447,13 +422,12 @@ def _draw_subsample(group: groups.Group, name: str, n_samples: int, size: int) -
     """
     chosen = np.zeros(n_samples, dtype=np.uint8)
     chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
-    write_array(group, name, chosen, (min(n_samples, 1 << 20),))
+    groups.write_array(group, name, chosen, (min(n_samples, 1 << 20),))
 
 
-def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:
+def _differences(attributes: dict[str, Any], header: dict[str, Any]) -> list[str]:
     """Return the names of attributes that differ; their values are private."""
-    stored = {**attributes["plan"], **attributes["inputs"]}
-    asked = {**plan.to_json(), **inputs.to_json()}
+    stored, asked = ({**each["plan"], **each["inputs"]} for each in (attributes, header))
     return sorted(
         name.replace("_", " ")
         for name in stored.keys() | asked.keys()

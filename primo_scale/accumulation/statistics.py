@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +24,7 @@ from primo_scale.accumulation.plan import Task, TileTask
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.kernels.products import Int64
 from primo_scale.machine import in_threads, n_threads
-from primo_scale.storage import groups
-from primo_scale.storage.block_matrices import (
-    BlockLayout,
-    BlockMatrices,
-    BlockMatricesWriter,
-    Tile,
-    upper_tiles,
-    whole_tiles,
-)
+from primo_scale.storage import block_matrices, groups
 from primo_scale.storage.groups import Array, read_block, write_array
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
@@ -44,6 +36,9 @@ KIND, OWN_KIND = "statistics", "own sums"
 _ROUNDS = 3
 
 Progress = Callable[[int, int], None]
+# Computes and commits every task, in about this order, and calls the last argument after each
+# (`primo_scale.accumulation.executors`).
+Executor = Callable[[Partials, Sequence[Task], Callable[[Task], None]], None]
 _Signed = npt.NDArray[np.signedinteger[Any]]
 _Kind = np.dtype[np.signedinteger[Any]]
 _INT64: _Kind = np.dtype(np.int64)
@@ -58,7 +53,7 @@ class RawStatistics:
     So is their digest, in hexadecimal, since it can confirm a guess.
     """
 
-    matrices: BlockMatrices  # X'X by blocks, X'Z, Z'Z and the counts of people
+    matrices: block_matrices.BlockMatrices  # X'X by blocks, X'Z, Z'Z and the counts of people
     n_samples: int
     sha256: str
     inputs: dict[str, Any]  # as `Inputs.to_json` returns them: digests, and clipping norms
@@ -71,15 +66,6 @@ class RawOwnSums:
     values: Int64  # shape (m,)
     sha256: str
     inputs: dict[str, Any]  # as `Inputs.to_json` returns them
-
-
-class Executor(Protocol):
-    """Machines that run tasks (`primo_scale.accumulation.executors`)."""
-
-    def run(
-        self, partials: Partials, tasks: Sequence[Task], on_done: Callable[[Task], None]
-    ) -> None:
-        """Compute and commit every task, in about this order; call `on_done` after each."""
 
 
 def accumulate(
@@ -150,8 +136,8 @@ def _run_remaining(
         on_progress(done, total)
         reduce(task)
 
-    executor.run(partials, rows, count)  # tiles read what rows commit
-    executor.run(partials, tiles, count)
+    executor(partials, rows, count)  # tiles read what rows commit
+    executor(partials, tiles, count)
 
 
 class Reduction:
@@ -168,13 +154,13 @@ class Reduction:
         self._threads = ThreadPoolExecutor(n_threads(), thread_name_prefix="reduction")
         largest = plan.n_samples * partials.max_code**2
         self._created = self._threads.submit(  # beside the first tasks
-            BlockMatricesWriter, path, KIND, layout, largest_gram=largest
+            block_matrices.BlockMatricesWriter, path, KIND, layout, largest_gram=largest
         )
-        self._side = whole_tiles(plan.tile)
-        self._regions: dict[_Region, Tile] = {
+        self._side = block_matrices.whole_tiles(plan.tile)
+        self._regions: dict[_Region, block_matrices.Tile] = {
             (block, region.row, region.column): region
             for block in range(layout.n_blocks)
-            for region in upper_tiles(layout.size(block), self._side)
+            for region in block_matrices.upper_tiles(layout.size(block), self._side)
         }
         self._awaited = Counter(key for task in plan.tile_tasks() for key in self._touched(task))
         self._sums: dict[_Region, Future[None]] = {}
@@ -218,22 +204,17 @@ class Reduction:
         people = (~outcomes.held_out(slice(0, outcomes.n_samples))).sum()
         writer.write_observed(np.append(people, outcomes.observed))
         sha256, parameters = writer.sha256(), inputs.to_json()
-        plan_digest = self._partials.attributes["plan_digest"]
-        matrices = writer.finish(
-            {"plan_digest": plan_digest, "sha256": sha256, "inputs": parameters}
-        )
+        header = {"plan_digest": self._partials.attributes["plan_digest"], "sha256": sha256}
+        matrices = writer.finish({**header, "inputs": parameters})
         return RawStatistics(matrices, self._partials.plan.n_samples, sha256, parameters)
 
     def _touched(self, task: TileTask) -> Iterator[_Region]:
         """Yield the regions that tiles of a task overlap: one each, except for odd tile sizes."""
         plan = self._partials.plan
         for tile in task.tiles:
+            parts = (plan.inside(tile.block, at) for at in (tile.row_tile, tile.column_tile))
             rows, columns = (
-                range(part.start // self._side, (part.stop - 1) // self._side + 1)
-                for part in (
-                    plan.inside(tile.block, tile.row_tile),
-                    plan.inside(tile.block, tile.column_tile),
-                )
+                range(part.start // self._side, (part.stop - 1) // self._side + 1) for part in parts
             )
             yield from ((tile.block, row, col) for row in rows for col in columns if row <= col)
 
@@ -299,10 +280,12 @@ def finished_plan_digest(path: Location) -> str | None:
     return str(groups.attributes_of(groups.open_group(path, KIND))["plan_digest"])
 
 
-def open_raw_statistics(path: Location, layout: BlockLayout, n_samples: int) -> RawStatistics:
+def open_raw_statistics(
+    path: Location, layout: block_matrices.BlockLayout, n_samples: int
+) -> RawStatistics:
     """Open finished statistics and check every integer against their digest."""
     attributes = groups.attributes_of(groups.open_group(path, KIND))
-    matrices = BlockMatrices(path, KIND, layout)
+    matrices = block_matrices.BlockMatrices(path, KIND, layout)
     if attributes["boundaries"] != list(layout.boundaries) or (
         matrices.sha256() != attributes["sha256"]
     ):

@@ -27,23 +27,9 @@ from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
 from primo_scale.errors import InputError, PrimoError, anticipated
 from primo_scale.genotypes.store import GenotypeStore, PackedBytes
+from primo_scale.kernels import products
 from primo_scale.kernels.product_kernels import choose_kernel
-from primo_scale.kernels.products import (
-    LARGEST_BYTE,
-    UNCLIPPED,
-    Int8,
-    Int16,
-    Int64,
-    LinearMap,
-    ProductSum,
-    add_squared_outputs,
-    byte_planes,
-    from_byte_planes,
-    mirrored,
-    scale_columns,
-    spread_rows,
-    with_ones,
-)
+from primo_scale.kernels.products import LARGEST_BYTE, UNCLIPPED, Int8, Int16, Int64
 from primo_scale.machine import read_ahead
 from primo_scale.outcomes.coding import LARGEST_VALUE
 from primo_scale.panel.components import OwnDirections
@@ -92,18 +78,18 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
     outcomes = inputs.open_outcomes()
     q = plan.layout.n_outcomes
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
-    gram = ProductSum(kernel, (plan.n_planes, plan.n_planes), LARGEST_BYTE**2)
+    gram = products.ProductSum(kernel, (plan.n_planes, plan.n_planes), LARGEST_BYTE**2)
     reads = list(plan.reads(task))
     for samples, rows in zip(reads, read_ahead(outcomes.read_rows, reads), strict=True):
         check()
         multipliers, rows = clipped(samples, rows)
         multipliers[outcomes.held_out(samples)] = 0  # their rows of outcomes are zero already
-        planes = byte_planes(rows, plan.n_low_bytes)
+        planes = products.byte_planes(rows, plan.n_low_bytes)
         partials.commit_read(samples, multipliers, planes)
-        with_constant = with_ones(planes)
+        with_constant = products.with_ones(planes)
         gram.add(with_constant, with_constant)
-    planes_by_outcomes = from_byte_planes(mirrored(gram.total()), q)
-    partials.commit_rows(task, from_byte_planes(planes_by_outcomes.T, q))
+    planes_by_outcomes = products.from_byte_planes(products.mirrored(gram.total()), q)
+    partials.commit_rows(task, products.from_byte_planes(planes_by_outcomes.T, q))
 
 
 def _clipping(
@@ -145,10 +131,12 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
     grams = [_gram_sum(partials, (length(part),) * 2) for part in parts]
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
     # A kernel may have to copy its left operand; the planes are often the smaller one.
-    cross = ProductSum(kernel, (plan.n_planes, columns.height), partials.max_code * LARGEST_BYTE)
+    cross = products.ProductSum(
+        kernel, (plan.n_planes, columns.height), partials.max_code * LARGEST_BYTE
+    )
 
     def read(samples: slice) -> tuple[PackedBytes, Int8, People]:
-        planes = with_ones(partials.outcome_planes(samples))
+        planes = products.with_ones(partials.outcome_planes(samples))
         return columns.read(samples), planes, _people(partials, task.blocks, samples)
 
     for packed, outcomes, people in read_ahead(read, plan.reads(task)):
@@ -163,14 +151,14 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
             gram.add(of_block, of_block)
     summed = cross.total().T
     for tile, part in zip(tiles, columns.parts, strict=True):
-        products = from_byte_planes(summed[part], plan.layout.n_outcomes)
+        of_tile = products.from_byte_planes(summed[part], plan.layout.n_outcomes)
         directions = partials.components
         if isinstance(directions, OwnDirections):  # each has a phenotype of its own
             owners = directions.owners_of(tile.block)
-            products = np.take_along_axis(products, owners[:, None], axis=1)
-        partials.commit_cross(tile, products)
+            of_tile = np.take_along_axis(of_tile, owners[:, None], axis=1)
+        partials.commit_cross(tile, of_tile)
     for tile, gram in zip(tiles, grams, strict=bool(grams)):
-        partials.commit_tile(tile, mirrored(gram.total()))
+        partials.commit_tile(tile, products.mirrored(gram.total()))
 
 
 def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
@@ -190,9 +178,9 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
     partials.commit_tile(task, gram.total())
 
 
-def _gram_sum(partials: Partials, shape: tuple[int, int]) -> ProductSum:
+def _gram_sum(partials: Partials, shape: tuple[int, int]) -> products.ProductSum:
     largest = partials.max_code
-    return ProductSum(choose_kernel(partials.kernel, largest), shape, largest**2)
+    return products.ProductSum(choose_kernel(partials.kernel, largest), shape, largest**2)
 
 
 @lru_cache(maxsize=4)
@@ -260,9 +248,9 @@ class Columns:
         self._store, self._packing, self._table = genotypes, genotypes.packing, partials.code_table
         heights = [length(plan.inside(tile.block, tile.row_tile)) for tile in tiles]
         self.parts = [slice(*edges) for edges in pairwise(accumulate(heights, initial=0))]
-        self._memory = spread_rows(sum(heights), plan.rows_per_read)
+        self._memory = products.spread_rows(sum(heights), plan.rows_per_read)
         # Map from the variants of each block to its components, or None if variants are columns.
-        self._maps: list[LinearMap | None]
+        self._maps: list[products.LinearMap | None]
         if components is None:
             self._variants = [plan.variants(tile.block, tile.row_tile) for tile in tiles]
             self._maps = [None] * len(tiles)
@@ -272,7 +260,9 @@ class Columns:
             for mapping, height in zip(self._maps, heights, strict=True):
                 if mapping is not None and len(mapping.matrix) != height:
                     raise ValueError("the columns of a map are one tile")
-            self._decoded = spread_rows(max(map(length, self._variants)), plan.rows_per_read)
+            self._decoded = products.spread_rows(
+                max(map(length, self._variants)), plan.rows_per_read
+            )
             self._kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
 
     @property
@@ -294,7 +284,7 @@ class Columns:
         codes = self.unclipped(packed, len(multipliers[0]))
         for part, multiplier in zip(self.parts, multipliers, strict=True):
             if (multiplier != UNCLIPPED).any():
-                scale_columns(codes[part], multiplier)
+                products.scale_columns(codes[part], multiplier)
         return codes
 
     def unclipped(self, packed: PackedBytes, n_people: int) -> Int8:
@@ -336,7 +326,7 @@ def contributions(partials: Partials) -> Callable[[slice], tuple[Int64, Int64]]:
                 directions.scores_of(window).add_into(scores, codes, kernel)
                 owners = directions.owners_of(window)
                 for start, stop in runs_of(owners):
-                    add_squared_outputs(norms[owners[start]], outputs[start:stop])
+                    products.add_squared_outputs(norms[owners[start]], outputs[start:stop])
         return norms.T, scores.T
 
     return of_people
@@ -381,5 +371,5 @@ def _norms_of_components(partials: Partials, genotypes: GenotypeStore, samples: 
     for block in range(n_blocks):
         columns = Columns(partials, genotypes, [TileTask(0, block, 0, 0)])
         outputs = columns.unclipped(columns.read(samples), n_people)
-        add_squared_outputs(norms[block], outputs)
+        products.add_squared_outputs(norms[block], outputs)
     return norms.T

@@ -33,7 +33,6 @@ from scipy.stats import beta
 from primo_scale.gaussian.calibration import epsilon_for
 from primo_scale.gaussian.noise import (
     KEY_BYTES,
-    FineNoise,
     Integers,
     KeystreamNoise,
     off_diagonal_sigma,
@@ -46,7 +45,7 @@ from primo_scale.privacy.private_statistics import NoisyMatrices, smallest_eigen
 from primo_scale.storage.block_matrices import upper_tiles
 
 Floats = npt.NDArray[np.float64]
-NoiseOfRun = Callable[[], FineNoise]
+NoiseOfRun = Callable[[], KeystreamNoise]
 Scores = tuple[Floats, Floats]
 """Scores, shape (runs,), over each cohort; high values indicate the cohort after the change."""
 
@@ -140,7 +139,7 @@ def audit(
     return Audit(mechanism, tuple(audited))
 
 
-def pooled_noise(source: FineNoise | None = None) -> NoiseOfRun:
+def pooled_noise(source: KeystreamNoise | None = None) -> NoiseOfRun:
     """Return a function that yields the noise of each run, by default of the product's sampler.
 
     Independent draws for many runs are requested in bulk.
@@ -162,10 +161,12 @@ def pooled_noise(source: FineNoise | None = None) -> NoiseOfRun:
             dealt[key] = deal(*key)
         return next(dealt[key])
 
-    return lambda: cast("FineNoise", SimpleNamespace(draw=draw))
+    return lambda: cast("KeystreamNoise", SimpleNamespace(draw=draw))
 
 
-def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) -> list[Integers]:
+def publish(
+    exact: CohortStatistics, mechanism: Mechanism, source: KeystreamNoise
+) -> list[Integers]:
     """Return statistics in memory with the noise of a release, as `privatise` adds it."""
     noisy, published = NoisyMatrices(mechanism, source), []
     for block, (gram, cross) in enumerate(zip(exact.gram, exact.cross, strict=True)):
@@ -221,7 +222,7 @@ def stated_shift(
 
 
 _NO_NOISE = cast(
-    "FineNoise",
+    "KeystreamNoise",
     SimpleNamespace(draw=lambda label, count, scale: np.zeros(count, dtype=np.int64)),
 )
 

@@ -43,14 +43,6 @@ class Cost:
     epsilon: float = 0.0
     delta: float = 0.0
 
-    def __add__(self, other: Cost) -> Cost:
-        """Return the sum of two costs."""
-        return Cost(
-            self.mu_squared + other.mu_squared,
-            self.epsilon + other.epsilon,
-            self.delta + other.delta,
-        )
-
 
 NO_COST = Cost(0.0)
 """Cost of nothing."""

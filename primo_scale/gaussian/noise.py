@@ -12,10 +12,9 @@ import math
 import struct
 from bisect import bisect_right
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from decimal import Context, Decimal
-from functools import cache
-from typing import Any, Protocol
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,13 +35,6 @@ Integers = npt.NDArray[np.int64]
 LARGEST_FINE_SIGMA = 2.0**58
 SMALLEST_SIGMA = 2.0**-20
 _STEPS_PER_SIGMA_BITS = 32
-
-
-class FineNoise(Protocol):
-    """Source of independent Gaussian integers on the fine lattice."""
-
-    def draw(self, label: str, count: int, scale: float) -> Integers:
-        """Return draws, int64 of shape (count,), with standard deviation `scale` lattice steps."""
 
 
 def fine_bits(sigma: float) -> int:
@@ -75,7 +67,7 @@ def check_sigma(sigma: float, *, remedy: str, where: str | None = None) -> None:
 
 
 def lattice_noise(
-    size: int, sigma: float, *, bits: int | None = None, source: FineNoise, label: str
+    size: int, sigma: float, *, bits: int | None = None, source: KeystreamNoise, label: str
 ) -> Integers:
     """Return `size` independent draws whose sum with an integer is the rounded Gaussian mechanism.
 
@@ -94,13 +86,17 @@ def rounded_shift(fine: Integers, bits: int) -> Integers:
     return fine if bits == 0 else (fine + (1 << (bits - 1))) >> bits
 
 
-def add_lattice_noise(values: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
+def add_lattice_noise(
+    values: Integers, sigma: float, *, source: KeystreamNoise, label: str, bits: int | None = None
+) -> Integers:
     """Add independent noise to every entry of an integer array of any shape."""
-    noise = lattice_noise(values.size, sigma, source=source, label=label)
+    noise = lattice_noise(values.size, sigma, bits=bits, source=source, label=label)
     return values + noise.reshape(values.shape)
 
 
-def add_symmetric_noise(gram: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
+def add_symmetric_noise(
+    gram: Integers, sigma: float, *, source: KeystreamNoise, label: str
+) -> Integers:
     """Add symmetric noise to a symmetric integer matrix, shape (d, d).
 
     The standard deviation is `sigma` on the diagonal and `off_diagonal_sigma` off it; both are
@@ -110,16 +106,9 @@ def add_symmetric_noise(gram: Integers, sigma: float, *, source: FineNoise, labe
     noisy = gram.copy()
     above_sigma = off_diagonal_sigma(sigma)
     bits = fine_bits(above_sigma)
-    noisy[np.diag_indices(size)] += lattice_noise(
-        size, sigma, bits=bits, source=source, label=f"{label}, diagonal"
-    )
-    above = lattice_noise(
-        size * (size - 1) // 2,
-        above_sigma,
-        bits=bits,
-        source=source,
-        label=f"{label}, above the diagonal",
-    )
+    draw = partial(lattice_noise, bits=bits, source=source)
+    noisy[np.diag_indices(size)] += draw(size, sigma, label=f"{label}, diagonal")
+    above = draw(size * (size - 1) // 2, above_sigma, label=f"{label}, above the diagonal")
     start = 0
     for j in range(size - 1):
         stop = start + size - 1 - j
@@ -145,7 +134,7 @@ _EXTENSIONS_FROM, _EXTENSION_STRIDE = 1 << 127, 16
 
 
 class KeystreamNoise:
-    """Source of the noise of one release.
+    """Source of the noise of one release: independent Gaussian integers on the fine lattice.
 
     The same key, label, count and scale give the same draws on any machine and any number of cores.
     If any of them differs, the draws are independent.
@@ -187,7 +176,7 @@ class KeystreamNoise:
             part = noise[chunk * _CHUNK_DRAWS : (chunk + 1) * _CHUNK_DRAWS]
             request = struct.pack("<QQd", chunk, count, scale) + label.encode()
             key = HKDFExpand(SHA256(), KEY_BYTES, _DOMAIN + request).derive(self._key)
-            _fill_chunk(key, Scale.of(scale), part)
+            _fill_chunk(key, exact_scale(scale), part)
 
         chunks = range(-(-count // _CHUNK_DRAWS))
         if count < _THREADED_DRAWS:
@@ -269,20 +258,14 @@ _TAILS_AT = range(0, WORDS_PER_ATTEMPT * EXTENSION_BYTES, EXTENSION_BYTES)
 _CONTEXT = Context(prec=150)
 
 
-@dataclass(frozen=True)
-class BinTable:
-    """Cumulative probabilities C_j of the bins."""
-
-    # ``2^447 C_j`` rounded down for j = 0 to 1536; bin j is ``C_j <= U < C_(j+1)``.
-    thresholds: tuple[int, ...]
-    prefixes: npt.NDArray[np.uint64]  # leading 63 bits of the thresholds, shape (1537,)
-    # Bin of the smallest U with given leading 11 bits, shape (2048,).
-    guide: npt.NDArray[np.int64]
-
-
 @cache
-def bin_table() -> BinTable:
-    """Return the table, which is computed once per process in about 0.1 s."""
+def bin_table() -> tuple[tuple[int, ...], npt.NDArray[u64], npt.NDArray[np.int64]]:
+    """Return the cumulative probabilities C_j of the bins: thresholds, prefixes and guide.
+
+    The thresholds are ``2^447 C_j`` rounded down for j = 0 to 1536; bin j is ``C_j <= U <
+    C_(j+1)``. The prefixes are their leading 63 bits, shape (1537,). The guide has the bin of the
+    smallest U with given leading 11 bits, shape (2048,). Computed once per process in about 0.1 s.
+    """
     sums = [Decimal(0)]
     for bin_ in range(N_BINS):
         edge_density = _CONTEXT.exp(_CONTEXT.divide(-(bin_**2), 2 * BINS_PER_SIGMA**2))
@@ -291,7 +274,7 @@ def bin_table() -> BinTable:
     prefixes = np.array([t >> EXTENSION_BITS for t in thresholds], dtype=np.uint64)
     starts = np.arange(1 << _GUIDE_BITS, dtype=np.uint64) << u64(63 - _GUIDE_BITS)
     guide = np.searchsorted(prefixes, starts, side="right") - 1
-    return BinTable(thresholds, prefixes, guide.astype(np.int64))
+    return thresholds, prefixes, guide.astype(np.int64)
 
 
 def keep_threshold(bin_: int, offset: int) -> int:
@@ -309,21 +292,15 @@ def _in_units(probability: Decimal, bits: int) -> int:
     return int(_CONTEXT.multiply(probability, 1 << bits))
 
 
-@dataclass(frozen=True)
-class Scale:
-    """Standard deviation ``multiplier * 2^(6 - shift)``, exactly.
+# Multiplier in (2^52, 2^53] and shift, 1 to 27, of the standard deviation
+# ``multiplier * 2^(6 - shift)``, exactly.
+Scale = tuple[int, int]
 
-    The multiplier is in (2^52, 2^53], the shift is 1 to 27.
-    """
 
-    multiplier: int
-    shift: int
-
-    @classmethod
-    def of(cls, scale: float) -> Scale:
-        """Return the exact decomposition of a float64 from 2^32 to 2^58."""
-        exponent = math.frexp(math.nextafter(scale, 0))[1]
-        return cls(int(math.ldexp(scale, 53 - exponent)), 59 - exponent)
+def exact_scale(scale: float) -> Scale:
+    """Return the exact decomposition of a float64 from 2^32 to 2^58."""
+    exponent = math.frexp(math.nextafter(scale, 0))[1]
+    return int(math.ldexp(scale, 53 - exponent)), 59 - exponent
 
 
 def decide(words: tuple[int, int, int], extension: bytes, scale: Scale) -> int | None:
@@ -339,12 +316,13 @@ def decide(words: tuple[int, int, int], extension: bytes, scale: Scale) -> int |
         (word << EXTENSION_BITS) | tail
         for word, tail in zip((words[0] >> 1, words[1], words[2]), tails, strict=True)
     )
-    bin_ = bisect_right(bin_table().thresholds, first) - 1
+    bin_ = bisect_right(bin_table()[0], first) - 1
     if third < keep_threshold(bin_, second):
         return None
-    place = scale.multiplier * ((bin_ << OFFSET_BITS) + second)
+    multiplier, shift = scale
+    place = multiplier * ((bin_ << OFFSET_BITS) + second)
     # floor(V + 1/2): shift by one bit less, add 1, and shift by the last bit.
-    magnitude = ((place >> (scale.shift + OFFSET_BITS - 1)) + 1) >> 1
+    magnitude = ((place >> (shift + OFFSET_BITS - 1)) + 1) >> 1
     return -magnitude if words[0] & 1 else magnitude
 
 
@@ -388,9 +366,9 @@ def decide_from_prefixes(
     """
     values = np.empty(len(words), dtype=np.int64)
     verdicts = np.empty(len(words), dtype=np.uint8)
-    table = bin_table()
-    multiplier, shift = u64(scale.multiplier), u64(scale.shift)
-    _decide(words, table.prefixes, table.guide, (multiplier, shift), values, verdicts)
+    _, prefixes, guide = bin_table()
+    multiplier, shift = map(u64, scale)
+    _decide(words, prefixes, guide, (multiplier, shift), values, verdicts)
     return values, verdicts
 
 

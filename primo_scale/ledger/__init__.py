@@ -154,12 +154,9 @@ def set_budget(
     from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
     from primo_scale.storage.files import files_private
 
-    of_account = {"unit": PrivacyUnit, "adjacency": Adjacency}
-    given = {"unit": unit, "adjacency": adjacency}
-    for name, kind in of_account.items():
-        if given[name] not in list(kind):
-            limit = ", ".join(kind)
-            raise UsageError("not a valid choice", where=name, value=given[name], limit=limit)
+    for name, given, kind in (("unit", unit, PrivacyUnit), ("adjacency", adjacency, Adjacency)):
+        if given not in list(kind):
+            raise UsageError("not a valid choice", where=name, value=given, limit=", ".join(kind))
     with files_private(), _open(path, create=True) as ledger:
         known = {balance.account.cohort for balance in ledger.balances()}
         if cohort is None and len(known) != 1:

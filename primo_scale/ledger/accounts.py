@@ -18,15 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import UsageError
-from primo_scale.gaussian.calibration import (
-    DELTA_RANGE,
-    LATTICE_MARGIN,
-    SMALLEST_EPSILON,
-    Cost,
-    composed_epsilon,
-    epsilon_for,
-    release_mu,
-)
+from primo_scale.gaussian import calibration
+from primo_scale.gaussian.calibration import LATTICE_MARGIN, SMALLEST_EPSILON, Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.humanize import spent_in_words
 
@@ -111,7 +104,7 @@ class AccountBudget:
         `composed_epsilon` solved for mu^2, without its margin (docs/maths/calibration.md).
         """
         epsilon, delta = self.epsilon - approximate.epsilon, self.delta - approximate.delta
-        if epsilon < SMALLEST_EPSILON or delta < DELTA_RANGE[0]:
+        if epsilon < SMALLEST_EPSILON or delta < calibration.DELTA_RANGE[0]:
             return 0.0
         return release_mu(epsilon, delta) ** 2
 
@@ -155,25 +148,8 @@ class ChargeRequest:
         # Implied by the check below, which finds no epsilon for a mu^2 far above any promise.
         if self.cost.mu_squared > whole * (1 + _REPORTED):
             return too_much
-        composed = composed_epsilon(self.cost, self.delta)
+        composed = calibration.composed_epsilon(self.cost, self.delta)
         return too_much if composed > self.epsilon * (1 + _REPORTED) else None
-
-
-@dataclass(frozen=True)
-class PayingCohort:
-    """Account that pays for a release, and the people of the release."""
-
-    account: Account
-    # Keyed digest of the sample list. It reveals a second account for the same list.
-    people_digest: str
-    # Keyed digests of the IIDs. They reveal a second account for any of the people.
-    roster: bytes = b""
-
-    def request(self, digest: str, epsilon: float, delta: float, cost: Cost) -> ChargeRequest:
-        """Return a request of this cohort; parameters as in `ChargeRequest`."""
-        return ChargeRequest(
-            self.account, digest, epsilon, delta, cost, self.people_digest, self.roster
-        )
 
 
 @dataclass(frozen=True)
@@ -250,7 +226,7 @@ class Balance:
     @property
     def epsilon_spent(self) -> float:
         """Epsilon of the composition of all charges, at the account's delta."""
-        return composed_epsilon(self.spent, self.budget.delta)
+        return calibration.composed_epsilon(self.spent, self.budget.delta)
 
     @property
     def epsilon_left(self) -> float:
@@ -264,7 +240,7 @@ class Balance:
         left = self.budget.mu_squared_beside(spent) - spent.mu_squared
         if left <= 0:
             return 0.0
-        exact = epsilon_for(math.sqrt(left), self.budget.delta) / (1 - LATTICE_MARGIN)
+        exact = calibration.epsilon_for(math.sqrt(left), self.budget.delta) / (1 - LATTICE_MARGIN)
         if exact <= 0:
             return 0.0
         digits = 5 - math.floor(math.log10(exact))

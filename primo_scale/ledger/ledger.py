@@ -34,21 +34,8 @@ from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.humanize import spent_in_words
 from primo_scale.interruption import check_before_charge
-from primo_scale.ledger.accounts import (
-    ENTRY,
-    Account,
-    AccountBudget,
-    Balance,
-    Charge,
-    ChargeRequest,
-    ChargeState,
-    History,
-    PayingCohort,
-    find_overlap,
-    make_roster,
-    replay,
-    reservation_as_json,
-)
+from primo_scale.ledger import accounts
+from primo_scale.ledger.accounts import Account, Balance, Charge, ChargeRequest, History
 from primo_scale.ledger.event_log import EventLog
 from primo_scale.storage.files import canonical_json
 
@@ -115,7 +102,7 @@ class Receipt:
         charge = self.charge.id
         if not self.is_new:
             return f"paid for before, with charge {charge}: its noise is used, nothing is spent"
-        if any(lost.state is not ChargeState.RESERVED for lost in self.lost):
+        if any(lost.state is not accounts.ChargeState.RESERVED for lost in self.lost):
             return f"the noise that was paid for is lost: paid again, with charge {charge}"
         if self.lost:
             interrupted = f"{len(self.lost)} interrupted draws were charged too"
@@ -158,8 +145,11 @@ class Ledger(EventLog):
         *,
         unit: PrivacyUnit,
         adjacency: Adjacency,
-    ) -> PayingCohort:
+    ) -> tuple[Account, str, bytes]:
         """Return the account that pays for a release of a cohort, which the ledger will hold.
+
+        Keyed digests of the sample list and of the IIDs follow. They reveal a second account for
+        the same list, or for any of the people.
 
         `cohort_digest` is the SHA-256 digest of the sorted sample list, as hexadecimal text, and
         `individuals` are the IIDs of the people. Without a name, the keyed digest of the sample
@@ -167,11 +157,11 @@ class Ledger(EventLog):
         """
         people_digest = self.cohort_identifier(cohort_digest)
         account = self.account_named(name or people_digest, unit=unit, adjacency=adjacency)
-        return PayingCohort(account, people_digest, self.roster(individuals))
+        return account, people_digest, self.roster(individuals)
 
     def roster(self, individuals: Iterable[str]) -> bytes:
         """Return the keyed digests of people's IIDs, which do not depend on their FIDs."""
-        return make_roster(individuals, bytes.fromhex(self.keyed_digest("people", b"")))
+        return accounts.make_roster(individuals, bytes.fromhex(self.keyed_digest("people", b"")))
 
     def request_digest(self, statistics_digest: str, public_parameters: Mapping[str, Any]) -> str:
         """Return the keyed digest of the exact statistics and the public parameters of a release.
@@ -304,7 +294,7 @@ class Ledger(EventLog):
                 self._append_budget(request.account, request.epsilon, request.delta)
             roster = self.attach(request.roster) if request.roster else ""
             charge = Charge(new_charge(), request, roster=roster)
-            self.append("reserved", reservation_as_json(charge))
+            self.append("reserved", accounts.reservation_as_json(charge))
             lost = history.charges_for(request)
             return Receipt(charge, is_new=True, opened_budget=opens_budget, lost=lost)
 
@@ -318,7 +308,7 @@ class Ledger(EventLog):
         """
         with self._transaction() as history:
             known = self._find(history, charge)
-            if len(known.bound_to) == number and known.state is ChargeState.RESERVED:
+            if len(known.bound_to) == number and known.state is accounts.ChargeState.RESERVED:
                 body = {"charge": charge.id, "request": request.digest}
                 self.append("bound", {**body, "number": number} if number else body)
             elif known.bound_to[number : number + 1] != (request.digest,):
@@ -338,7 +328,7 @@ class Ledger(EventLog):
         """
         with self._transaction("DRAW_RECORD") as history:
             known = self._find(history, charge)
-            if known.state is ChargeState.RESERVED:
+            if known.state is accounts.ChargeState.RESERVED:
                 self.append("drawn", {"charge": charge.id, "digest": statistics_digest})
             elif known.statistics_digest != statistics_digest:
                 raise InputError(
@@ -355,7 +345,7 @@ class Ledger(EventLog):
         """
         with self._transaction("PUBLICATION_RECORD") as history:
             known = self._find(history, charge)
-            if known.state is ChargeState.RESERVED:
+            if known.state is accounts.ChargeState.RESERVED:
                 raise InputError(
                     "the noise of this charge was not recorded",
                     where=self.path,
@@ -418,12 +408,13 @@ class Ledger(EventLog):
         if problem:
             raise ValueError(f"the request {problem}: {request.cost}")
         account = request.account
-        overlap = find_overlap(history, request, self.attachment)
+        overlap = accounts.find_overlap(history, request, self.attachment)
         refusal = _name_refusal(self.path, history, request, *overlap)
         if refusal is not None:
             raise refusal
         # A charge to an account without a budget would open one.
-        budget = history.budgets.get(account, AccountBudget(request.epsilon, request.delta))
+        opened = accounts.AccountBudget(request.epsilon, request.delta)
+        budget = history.budgets.get(account, opened)
         if budget.delta != request.delta:
             raise _other_delta(self.path, account, asked=request.delta, own=budget.delta)
         balance = Balance(account, budget, ())
@@ -445,7 +436,7 @@ class Ledger(EventLog):
         return history
 
     def _history(self) -> History:
-        return replay(self.events())
+        return accounts.replay(self.events())
 
 
 # ---- Refusals, each with the command that resolves it --------------------------------------------
@@ -456,7 +447,9 @@ def _over_budget(
 ) -> BudgetRefused:
     """Return the refusal of a request that the budget does not cover."""
     cost = request.cost
-    interrupted = sum(c.state is ChargeState.RESERVED for c in history.charges_for(request))
+    interrupted = sum(
+        c.state is accounts.ChargeState.RESERVED for c in history.charges_for(request)
+    )
     spent, budget = balance.spent, balance.budget
     if spent.delta + cost.delta >= budget.delta:
         return BudgetRefused(
@@ -540,7 +533,7 @@ def _name_refusal(
         return None  # people and cohort are new to the ledger: the request opens a budget
     offers = [*chargeable, *sorted(same_list - shared.keys())][:1]
     names_of = {cohort: Account(cohort).short_name for cohort in offers or sorted(shared)}
-    people = len(request.roster) // ENTRY.itemsize
+    people = len(request.roster) // accounts.ENTRY.itemsize
     known = (
         f"{name}: {shared[cohort]} of {people}" if cohort in shared else name
         for cohort, name in names_of.items()

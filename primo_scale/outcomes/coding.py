@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -128,9 +128,8 @@ def _look_up(path: Path, names: Sequence[str], *, option: str) -> list[_Row]:
     for row in _rows(path):
         name = row.cells["name"]
         if name in rows:
-            raise InputError(
-                f"{name} is repeated", where=row.where, value=f"also at {rows[name].where}"
-            )
+            also = f"also at {rows[name].where}"
+            raise InputError(f"{name} is repeated", where=row.where, value=also)
         rows[name] = row
     missing = [name for name in names if name not in rows]
     if missing:
@@ -143,32 +142,27 @@ def _look_up(path: Path, names: Sequence[str], *, option: str) -> list[_Row]:
 
 
 def _phenotype(row: _Row) -> PhenotypeBounds:
-    lower, upper, mean = _range(row)
+    name, (lower, upper, mean) = row.cells["name"], _range(row)
     sd = row.number("sd", default=(upper - lower) / 2)
     if sd <= 0:
-        raise InputError(
-            f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, expected="> 0"
-        )
+        raise InputError(f"sd of {name} is not positive", where=row.where, value=sd, expected="> 0")
     codes = (lower, upper) in (ZERO_ONE, ONE_TWO)
     kind = row.cells.get("type", "binary" if codes else "quantitative")
     if kind not in get_args(PhenotypeKind):
         raise InputError(
-            f"unknown type of {row.cells['name']}",
+            f"unknown type of {name}",
             where=row.where,
             value=kind,
             expected="quantitative or binary",
         )
     if kind == "binary" and not codes:
         raise InputError(
-            f"the bounds of binary {row.cells['name']} are not case/control codes",
+            f"the bounds of binary {name} are not case/control codes",
             where=row.where,
             value=f"{lower:g} and {upper:g}",
             expected="1 and 2, or 0 and 1",
         )
-    is_binary = kind == "binary"
-    return PhenotypeBounds(
-        row.cells["name"], lower, upper, mean, sd, "binary" if is_binary else "quantitative"
-    )
+    return PhenotypeBounds(name, lower, upper, mean, sd, cast("PhenotypeKind", kind))
 
 
 def _range(row: _Row) -> tuple[float, float, float]:
@@ -274,17 +268,10 @@ class OutcomeCoding:
     @cached_property
     def max_abs(self) -> npt.NDArray[np.int64]:
         """Largest possible magnitude in each column, int64 (q,)."""
-        rows = [
-            np.concatenate(
-                [[self.constant], self._covariate_lattice(c), self._phenotype_lattice(y)]
-            )
-            for c, y in zip(
-                _columns(self.covariates, "lower", "upper"),
-                _columns(self.phenotypes, "lower", "upper"),
-                strict=True,
-            )
-        ]
-        largest = np.asarray(np.abs(rows).max(axis=0), dtype=np.int64)
+        covariates = self._covariate_lattice(np.array(_columns(self.covariates, "lower", "upper")))
+        phenotypes = self._phenotype_lattice(np.array(_columns(self.phenotypes, "lower", "upper")))
+        farther = np.abs(np.hstack([covariates, phenotypes])).max(axis=0)
+        largest = np.array([self.constant, *farther], dtype=np.int64)
         if self.effects:
             n_fixed = 1 + len(self.covariates)
             moved = largest[:n_fixed] @ np.abs(self._effects)
@@ -389,9 +376,8 @@ class OutcomeCoding:
         lower, upper = _columns(self.phenotypes, "lower", "upper")
         binary = self._binary
         found = np.zeros(values.shape, dtype=bool)
-        found[..., binary] = (values[..., binary] != lower[binary]) & (
-            values[..., binary] != upper[binary]
-        )
+        coded = values[..., binary]
+        found[..., binary] = (coded != lower[binary]) & (coded != upper[binary])
         return found
 
     @cached_property
@@ -448,12 +434,7 @@ def code_outcomes(
         CovariateCoding(**vars(c), scale=unit / max(c.upper - c.centre, c.centre - c.lower))
         for c in covariates
     )
-    return OutcomeCoding(
-        constant=unit,
-        covariates=tuple(scaled),
-        phenotypes=tuple(phenotypes),
-        unit=unit,
-    )
+    return OutcomeCoding(unit, tuple(scaled), tuple(phenotypes), unit)
 
 
 def code_within_bounds(

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, NewType
 
 import numpy as np
 import numpy.typing as npt
@@ -74,15 +74,6 @@ class ComponentRows:
 
     digest: str  # of everything that determines the components
     array: groups.Array  # float64, shape (n, k)
-
-
-@dataclass(frozen=True, eq=False)
-class OutcomeFiles:
-    """Phenotype file and, optionally, covariate file and principal components."""
-
-    phenotypes: Path
-    covariates: Path | None = None
-    components: ComponentRows | None = None  # the last covariates, after those of the file
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +185,7 @@ class OutcomeRows:
 
 def read_outcomes(
     samples: SampleTable,
-    files: OutcomeFiles,
+    files: Sequence[Path | None],
     coding: OutcomeCoding,
     *,
     scratch: Path | None,
@@ -204,14 +195,15 @@ def read_outcomes(
 ) -> OutcomeRows:
     """Read and code every value that will be used; warn of those that are probably mistaken.
 
-    People are matched by FID and IID, or by IID alone if a file has no FID column. A person without
-    a row, or with a missing value, has the lattice value 0. With `to_adjust`, an observed phenotype
-    of 0 is 1. The rows lie in files without names in the private directory `scratch`; without it,
-    values are only checked. The index of IDs is the only part of the memory that grows with n.
+    `files` are those of the phenotypes and, unless there are none, of the covariates. People are
+    matched by FID and IID, or by IID alone if a file has no FID column. A person without a row, or
+    with a missing value, has the lattice value 0. With `to_adjust`, an observed phenotype of 0 is
+    1. The rows lie in files without names in the private directory `scratch`; without it, values
+    are only checked. The index of IDs is the only part of the memory that grows with n.
     `n_covariates` come from the file, before the components; `people_file` lists the people of the
     genotypes, for errors.
     """
-    tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
+    tables = [open_outcome_table(file) for file in files if file]
     n, of_file = len(samples), coding.covariates[:n_covariates]
     # Observed, outside the bounds, and of phenotypes cases and values that are no code.
     counts = np.zeros((4, len(coding.phenotypes)), dtype=np.int64)
@@ -253,27 +245,28 @@ def read_outcomes(
 def align_outcomes(
     path: Location,
     samples: SampleTable,
-    files: OutcomeFiles,
+    files: Sequence[Path | None],
     coding: OutcomeCoding,
     *,
     scratch: Path,
+    components: ComponentRows | None = None,
     rows: OutcomeRows | None = None,
     held_out: Bool | None = None,
     to_adjust: bool = False,
 ) -> OutcomeStore:
     """Write the outcome store of the people `samples`, or reuse the existing one.
 
-    `rows` are those of `read_outcomes` for the same arguments, which is called without them. With
-    `to_adjust`, a phenotype of 0 is missing, as `write_residuals` needs it; people are held out, by
-    their mask of shape (n,), from such rows alone. A finished store of the same files, people and
-    coding is reused; another outcome store is replaced.
+    `components` are the last covariates, after those of the files. `rows` are those of
+    `read_outcomes` for the same arguments, which is called without them. With `to_adjust`, a
+    phenotype of 0 is missing, as `write_residuals` needs it; people are held out, by their mask of
+    shape (n,), from such rows alone. A finished store of the same files, people and coding is
+    reused; another outcome store is replaced.
     """
-    paths = filter(None, (files.phenotypes, files.covariates))
+    paths = filter(None, files)
     digests = tuple(map(sha256_of_file, paths)) if rows is None else rows.tables_sha256
-    request = _request_digest(samples, digests, coding, held_out, files.components, to_adjust)
+    request = _request_digest(samples, digests, coding, held_out, components, to_adjust)
     if (finished := _find_store(path, request)) is not None:
         return finished
-    components = files.components
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
     if rows is None:
         rows = read_outcomes(
@@ -467,11 +460,9 @@ _MARGIN, _MEAN_SQUARE = 1.2, 0.1
 _ABOVE = 1 + 2.0**-20  # more than the rounding of a sum of so many squares
 
 
-@dataclass(frozen=True, eq=False)
-class RawAdjustment:
-    """Exact Gram matrices. PRIVATE: only `privacy.payment` may use them."""
-
-    grams: Int64  # of (c, y) for each phenotype, shape (l, f + 1, f + 1)
+# Exact Gram matrices of (c, y) for each phenotype, shape (l, f + 1, f + 1). PRIVATE: only
+# `privacy.payment` may use them.
+RawAdjustment = NewType("RawAdjustment", Int64)
 
 
 @dataclass(frozen=True)

@@ -45,13 +45,10 @@ _SIMILAR = 0.6
 _SHOWN = 60
 
 
-@dataclass(frozen=True, eq=False)
-class RowGroup:
-    """Consecutive people of a table."""
-
-    people: list[str]  # "FID IID" of each person, or IID if the table has no FID
-    lines: npt.NDArray[np.int64]  # line numbers in the file; the first line has number 1
-    values: npt.NDArray[np.float64]  # of the chosen columns, shape (people, columns); nan: missing
+# Consecutive people of a table: "FID IID" of each person, or IID if the table has no FID; line
+# numbers in the file, the first of which is 1; and values of the chosen columns, nan where missing,
+# shape (people, columns).
+RowGroup = tuple[list[str], npt.NDArray[np.int64], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,7 @@ class OutcomeTable:
         numbers = first + np.flatnonzero(kept)
         rows = zip(people[kept].tolist(), numbers.tolist(), strict=True)
         decoded = [text_tables.utf8_text(person, self.path, line) for person, line in rows]
-        return RowGroup(decoded, numbers, values[kept])
+        return decoded, numbers, values[kept]
 
     @property
     def _width(self) -> int:
@@ -266,8 +263,7 @@ def match_people(
     line_of_sample = np.zeros(len(samples), dtype=np.int64)
     first_people: list[str] = []
     n_rows = 0
-    for group in table.row_groups(names):
-        people = group.people
+    for people, lines, values in table.row_groups(names):
         first_people = first_people or people[:_PEOPLE_SHOWN]
         n_rows += len(people)
         found = np.array([position.get(person, _NOT_GENOTYPED) for person in people], np.int64)
@@ -275,7 +271,7 @@ def match_people(
         rows = found[genotyped]
         is_repeated = line_of_sample[rows].any() or len(np.unique(rows)) < len(rows)
         for row in genotyped.tolist() if is_repeated else ():
-            person, line = people[row], group.lines[row]
+            person, line = people[row], lines[row]
             if before := line_of_sample[found[row]]:
                 raise InputError(
                     f"one person in two rows: {person} is also on line {before}",
@@ -283,8 +279,8 @@ def match_people(
                     remedy="Keep one row for each person",
                 )
             line_of_sample[found[row]] = line
-        line_of_sample[rows] = group.lines[genotyped]
-        yield rows, group.values[genotyped]
+        line_of_sample[rows] = lines[genotyped]
+        yield rows, values[genotyped]
     n_matched = int(np.count_nonzero(line_of_sample))
     if not n_matched:
         ids = "FID and IID" if table.has_family else "IID"

@@ -161,7 +161,8 @@ def phenotype_columns(table: OutcomeTable, bounds: tuple[PhenotypeBounds, ...]) 
     """Return the columns of a table of phenotypes or covariates that have public bounds."""
 
     def coded(group: RowGroup) -> CodedPeople:
-        return individuals_of(group), code_within_bounds(group.values, bounds)[0]
+        people, _, values = group
+        return individuals_of(people), code_within_bounds(values, bounds)[0]
 
     names = [one.name for one in bounds]
     return PartyColumns(
@@ -170,9 +171,9 @@ def phenotype_columns(table: OutcomeTable, bounds: tuple[PhenotypeBounds, ...]) 
     )
 
 
-def individuals_of(group: RowGroup) -> list[str]:
-    """Return the IIDs of a group of rows, which may have FIDs before them."""
-    return [person.rsplit(" ", 1)[-1] for person in group.people]
+def individuals_of(people: list[str]) -> list[str]:
+    """Return the IIDs of people, which may have FIDs before them."""
+    return [person.rsplit(" ", 1)[-1] for person in people]
 
 
 def genotype_columns(store: GenotypeStore) -> PartyColumns:

@@ -244,7 +244,7 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
         cohort = ledger.paying_cohort(
             roster.tag, people, request.cohort, unit=promise.unit, adjacency=promise.adjacency
         )
-        payer = Payer(ledger, cohort, noise_store)
+        payer = Payer(ledger, noise_store, *cohort)
         with deferred():
             path, receipt = pay_for_values(values, promise, payer, published=published)
             balance = log_payment("values", receipt, payer)
@@ -316,7 +316,7 @@ def _individuals(people: Location) -> list[str]:
     if not isinstance(people, Path) or people.is_dir():
         return list(open_genotype_store(people).samples.individual)
     table = open_outcome_table(people)
-    return [iid for group in table.row_groups(()) for iid in columns.individuals_of(group)]
+    return [iid for ids, *_ in table.row_groups(()) for iid in columns.individuals_of(ids)]
 
 
 def _statement(
@@ -414,7 +414,7 @@ def pay_for_values(
     receipt = pay_once(payer, request)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
-        path = noise_store.values_path(charge.id)
+        path = noise_store.path_of(charge.id, "npy")
         if not path.is_file():
             _draw(values, payer.source(charge), path)
         content = files.sha256_of_file(path).encode()

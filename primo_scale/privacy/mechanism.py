@@ -184,10 +184,6 @@ _INT64_LIMIT = 2**63
 _MOST_PEOPLE = 2**33
 
 
-class LatticeTooSmall(UsageError):
-    """Release whose sums or noise exceed the integers that they are computed in."""
-
-
 def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: float) -> Mechanism:
     """Return the mechanism with the smallest noise under which a release keeps its promise.
 
@@ -195,8 +191,8 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     Theorem 2 (replace-one); blocks.md, Theorems 1 and 2 (LD blocks); add-remove.md, Theorem 1;
     label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
     and X'Y share the shift. A UsageError is raised if a parameter is out of range, a bound is not
-    positive, the recipe has no proof for the promise, or (`LatticeTooSmall`) the sums plus noise do
-    not fit in 64-bit integers.
+    positive, the recipe has no proof for the promise, or the sums plus noise do not fit in 64-bit
+    integers.
     """
     for name, value in vars(bounds).items():
         least = min(value) if isinstance(value, tuple) else value
@@ -277,16 +273,12 @@ def _of_everybody(
     if recipe.gram_copies > 1:  # the mean of the copies is as precise as one release
         copies = math.sqrt(recipe.gram_copies)
         scales = replace(scales, gram=tuple(rounded_up(sigma * copies) for sigma in scales.gram))
+    counts_change = sensitivity.observed_counts(bounds.n_phenotypes + promise.n_is_private)
+    eigenvalue_change = eigenvalue_sensitivity(bounds, promise)
     scales = replace(
         scales,
-        observed=_scale_at_share(
-            sensitivity.observed_counts(bounds.n_phenotypes + promise.n_is_private),
-            mu,
-            counts_share(promise),
-        ),
-        smallest_eigenvalue=_scale_at_share(
-            eigenvalue_sensitivity(bounds, promise), mu, recipe.eigenvalue_share
-        ),
+        observed=_scale_at_share(counts_change, mu, counts_share(promise)),
+        smallest_eigenvalue=_scale_at_share(eigenvalue_change, mu, recipe.eigenvalue_share),
     )
     return Mechanism(promise, bounds, recipe, split, cost, scales)
 
@@ -338,11 +330,8 @@ def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: flo
     if bounds.block_norms is None:
         gram = (sensitivity.gram(bounds.row_norm, add) / gram_mu,) * len(bounds.block_sizes)
     else:
-        factors = (
-            sensitivity.block_gram_factor_add_remove(norm, bounds.row_norm)
-            for norm in bounds.block_norms
-        )
-        gram = tuple(factor / gram_mu for factor in factors)
+        factor, row = sensitivity.block_gram_factor_add_remove, bounds.row_norm
+        gram = tuple(factor(norm, row) / gram_mu for norm in bounds.block_norms)
     return _jointly(
         gram,
         sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, add) / cross_mu,
@@ -461,7 +450,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
     gram, *others = astuple(mechanism.scales)
     sigma, bounds = max(*gram, *others), mechanism.bounds
     if sigma > LARGEST_FINE_SIGMA:
-        raise LatticeTooSmall(
+        raise UsageError(
             "the noise is too large for 64-bit sampling",
             value=sigma,
             limit=LARGEST_FINE_SIGMA,
@@ -469,7 +458,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
         )
     largest_sum = bounds.n_samples * max(bounds.row_norm, bounds.phenotype_norm)
     if largest_sum + _TAIL_SIGMAS * math.ceil(sigma) >= _INT64_LIMIT:
-        raise LatticeTooSmall(
+        raise UsageError(
             "sums plus noise would not fit 64-bit integers",
             value=largest_sum,
             limit=_INT64_LIMIT,

@@ -38,44 +38,21 @@ import numpy.typing as npt
 
 from primo_scale.accumulation.statistics import RawOwnSums, RawStatistics
 from primo_scale.errors import InputError, remedy_extended
-from primo_scale.gaussian import sensitivity
+from primo_scale.gaussian import noise, sensitivity
 from primo_scale.gaussian.calibration import Cost
-from primo_scale.gaussian.noise import (
-    KEY_BYTES,
-    Integers,
-    KeystreamNoise,
-    add_lattice_noise,
-    add_symmetric_noise,
-    check_sigma,
-)
+from primo_scale.gaussian.noise import KEY_BYTES, Integers, KeystreamNoise
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.interruption import deferred
-from primo_scale.ledger.accounts import Balance, Charge, ChargeRequest, PayingCohort
+from primo_scale.ledger.accounts import Account, Balance, Charge, ChargeRequest
 from primo_scale.ledger.ledger import Ledger, PaymentStep, Receipt, announce_step, random_charge_id
 from primo_scale.machine import refuse_full_disk
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
 from primo_scale.outcomes.store import AdjustmentScale, RawAdjustment
+from primo_scale.privacy import private_statistics
 from primo_scale.privacy.mechanism import SHARES, Guarantee, Mechanism, SecondRound, rounded_up
 from primo_scale.privacy.planning import Floats
-from primo_scale.privacy.private_statistics import (
-    Draw,
-    NoisyHoldOut,
-    PrivateStatistics,
-    ScoredPeople,
-    is_drawn,
-    noisy_hold_out,
-    privatise,
-    reopen_private,
-)
+from primo_scale.storage import files
 from primo_scale.storage.block_matrices import stored_bytes
-from primo_scale.storage.files import (
-    canonical_json,
-    make_private_directory,
-    of_other_request,
-    read_fields,
-    sync_directory,
-    write_atomically,
-)
 from primo_scale.storage.stores import decrypt_file, encrypt_file_content
 
 _RESTORE = "Restore the file from a backup"
@@ -123,7 +100,8 @@ class NoiseStore:
         """
         pays_again = "It holds noise that was paid for: without it the same command pays again"
         with remedy_extended(lambda: pays_again, where=self.directory):
-            drawn = {charge for charge, path in self._files("zarr").items() if is_drawn(path)}
+            stores = self._files("zarr").items()
+            drawn = {charge for charge, path in stores if private_statistics.is_drawn(path)}
         adjustment = self.read_adjustment()
         drawn |= set() if adjustment is None else {adjustment.charge}
         return frozenset(drawn.union(self._files("npy", "key", "unused")))
@@ -137,11 +115,9 @@ class NoiseStore:
 
         A damaged adjustment raises an InputError.
         """
-        found = self._files("zarr", "npy", "key")
         adjustment = self.read_adjustment()
-        if adjustment is None:
-            return found
-        return {adjustment.charge: self.adjustment_path, **found}
+        adjusted = {} if adjustment is None else {adjustment.charge: self.adjustment_path}
+        return adjusted | self._files("zarr", "npy", "key")
 
     def read_adjustment(self) -> NoisyAdjustment | None:
         """Return the noisy adjustment that an earlier run stored, or None.
@@ -158,23 +134,11 @@ class NoiseStore:
         if not self.adjustment_path.is_file():
             return None
         remedy = "Restore the file; without it the same command pays again"
-        return read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
+        return files.read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
 
-    def statistics_path(self, charge: str) -> Path:
-        """Return the path of a charge's private statistics."""
-        return self.directory / f"{charge}.zarr"
-
-    def values_path(self, charge: str) -> Path:
-        """Return the path of a party's noisy values."""
-        return self.directory / f"{charge}.npy"
-
-    def hold_out_path(self, charge: str) -> Path:
-        """Return the path of the noisy sums over the people that a charge's release held out."""
-        return self.directory / f"{charge}.hold_out.json"
-
-    def second_round_path(self, charge: str) -> Path:
-        """Return the path of the noisy sums of the second round of a charge's release."""
-        return self.directory / f"{charge}.second_round.json"
+    def path_of(self, charge: str, end: str) -> Path:
+        """Return the path of a file of a charge, by its end."""
+        return self.directory / f"{charge}.{end}"
 
     def create_key(self, unpaid: Collection[str]) -> str:
         """Create a durable key and return the identifier of its new charge.
@@ -184,12 +148,12 @@ class NoiseStore:
         InputError or a ResourceError is raised if the key cannot be written.
         """
         charge = random_charge_id()
-        path = self._key_file(charge, "unused")
+        path = self.path_of(charge, "unused")
         with remedy_extended(lambda: "No budget was spent", where=path):
             for old in unpaid:
-                self._key_file(old, "unused").unlink(missing_ok=True)
-            make_private_directory(self.directory)
-            write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
+                self.path_of(old, "unused").unlink(missing_ok=True)
+            files.make_private_directory(self.directory)
+            files.write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
         return charge
 
     def open_key(self, charge: str) -> bytes:
@@ -198,12 +162,12 @@ class NoiseStore:
         A missing or damaged key raises an InputError. No new key is created, because it would draw
         a second noise.
         """
-        unused, key = self._key_file(charge, "unused"), self._key_file(charge, "key")
+        unused, key = self.path_of(charge, "unused"), self.path_of(charge, "key")
         if not key.is_file():
             if not unused.is_file():
                 raise InputError("the key of the noise is missing", where=key)
             unused.rename(key)
-            sync_directory(self.directory)
+            files.sync_directory(self.directory)
         secret = decrypt_file(key, charge)
         if len(secret) != KEY_BYTES:
             raise InputError(
@@ -216,22 +180,20 @@ class NoiseStore:
 
     def refuse_lost(self, charge: str, stored: Path) -> None:
         """Refuse a charge whose noise is not `stored`, and whose key cannot draw it again."""
-        if not (stored.exists() or self.has_key(charge)):
+        kept = (stored, self.path_of(charge, "key"), self.path_of(charge, "unused"))
+        if not any(path.exists() for path in kept):
             raise InputError(
                 "the noise that this release was paid with is lost, and its key too",
                 where=stored,
                 remedy="Restore it from a backup, or use another --work-dir, which pays again",
             )
 
-    def has_key(self, charge: str) -> bool:
-        """Return whether the key of a charge is stored, used or not."""
-        return any(self._key_file(charge, end).is_file() for end in ("key", "unused"))
-
     def remove_key(self, charge: str) -> None:
         """Remove durably the key of a charge whose private statistics are recorded."""
         if self.directory.is_dir():
-            self._key_file(charge, "key").unlink(missing_ok=True)
-            sync_directory(self.directory)  # also if an earlier run died right after the removal
+            self.path_of(charge, "key").unlink(missing_ok=True)
+            # Also if an earlier run died right after the removal.
+            files.sync_directory(self.directory)
 
     @contextmanager
     def payment_explained(self, charge: str) -> Iterator[None]:
@@ -251,8 +213,8 @@ class NoiseStore:
         of them. A ResourceError is raised if the rest does not fit.
         """
         if paid is not None:
-            store = self.statistics_path(paid.id)
-            if is_drawn(store) or self.values_path(paid.id).is_file():
+            store = self.path_of(paid.id, "zarr")
+            if private_statistics.is_drawn(store) or self.path_of(paid.id, "npy").is_file():
                 return
             needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         refuse_full_disk(
@@ -266,20 +228,21 @@ class NoiseStore:
         """Return the files with any of these ends by their charge; a later end takes precedence."""
         return {path.stem: path for end in ends for path in self.directory.glob(f"*.{end}")}
 
-    def _key_file(self, charge: str, end: str) -> Path:
-        return self.directory / f"{charge}.{end}"
-
 
 @dataclass(frozen=True)
 class Payer:
     """Cohort that pays for noise, its open ledger, and the store of the noise.
 
+    The account and the digests of its people are those of `Ledger.paying_cohort`.
+
     Stored noise whose charge the ledger does not know raises an InputError.
     """
 
     ledger: Ledger
-    cohort: PayingCohort
     noise_store: NoiseStore
+    account: Account
+    people_digest: str
+    roster: bytes = b""
 
     def __post_init__(self) -> None:
         self.ledger.refuse_unknown_charges(self.noise_store.used_charges())
@@ -289,11 +252,12 @@ class Payer:
     ) -> ChargeRequest:
         """Return the request for noise on exact values; `parameters` are public."""
         digest = self.ledger.request_digest(exact_digest, parameters)
-        return self.cohort.request(digest, promise.epsilon, promise.delta, cost)
+        whole, people = (promise.epsilon, promise.delta), (self.people_digest, self.roster)
+        return ChargeRequest(self.account, digest, *whole, cost, *people)
 
     def balance(self) -> Balance:
         """Return the balance of the paying account, which has a budget."""
-        return self.ledger.balance(self.cohort.account)
+        return self.ledger.balance(self.account)
 
     def charge(self, identifier: str) -> Charge:
         """Return the charge that paid when the phenotypes were adjusted."""
@@ -377,7 +341,7 @@ def draw_statistics(
     payer: Payer,
     charge: Charge,
     on_block: Callable[[int, int], None],
-) -> PrivateStatistics:
+) -> private_statistics.PrivateStatistics:
     """Return the private statistics that a charge pays for, drawn once.
 
     `on_block` receives the number of finished blocks and the total number. A ResourceError is
@@ -387,13 +351,13 @@ def draw_statistics(
     noise_store = payer.noise_store
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
     noise_store.refuse_full_disk(charge, size)
-    stored = noise_store.statistics_path(charge.id)
+    stored = noise_store.path_of(charge.id, "zarr")
     noise_store.refuse_lost(charge.id, stored)
     payer.ledger.bind(charge, _request(raw, mechanism, payer))
     with noise_store.payment_explained(charge.id):
-        if is_drawn(stored):
-            return reopen_private(stored, raw, mechanism)
-        return privatise(raw, Draw(mechanism, payer.source(charge), stored, on_block))
+        if private_statistics.is_drawn(stored):
+            return private_statistics.reopen_private(stored, raw, mechanism)
+        return private_statistics.privatise(raw, mechanism, payer.source(charge), stored, on_block)
 
 
 def serves(charge: Charge, raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> bool:
@@ -402,18 +366,21 @@ def serves(charge: Charge, raw: RawStatistics, mechanism: Mechanism, payer: Paye
 
 
 def record_statistics(
-    payer: Payer, private: PrivateStatistics, charge: Charge, held_out: NoisyHoldOut | None = None
+    payer: Payer,
+    private: private_statistics.PrivateStatistics,
+    charge: Charge,
+    held_out: private_statistics.NoisyHoldOut | None = None,
 ) -> None:
     """Record that all noise of a charge is drawn: statistics, second round and hold-out.
 
     An InputError is raised if the ledger recorded others.
     """
     noise_store = payer.noise_store
-    second = noise_store.second_round_path(charge.id)
-    stored = noise_store.statistics_path(charge.id)
+    second = noise_store.path_of(charge.id, "second_round.json")
+    stored = noise_store.path_of(charge.id, "zarr")
     with noise_store.payment_explained(charge.id), deferred():
         content = private.matrices.sha256().encode()
-        content += b"" if held_out is None else canonical_json(asdict(held_out))
+        content += b"" if held_out is None else files.canonical_json(asdict(held_out))
         content += second.read_bytes() if second.is_file() else b""
         record_drawn(payer, charge, "private statistics", content, stored=stored)
 
@@ -431,13 +398,6 @@ def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRe
 # ---- Second round --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _SecondRound:
-    """Document of the noisy sums of a second round."""
-
-    values: tuple[int, ...]
-
-
 def draw_second_round(
     raw: RawOwnSums, second: SecondRound, mechanism: Mechanism, payer: Payer, charge: Charge
 ) -> Floats:
@@ -446,7 +406,7 @@ def draw_second_round(
     `mechanism` is that of the first round, with the hold-out of the release. An InputError is
     raised if the key serves other sums, or if sums that were drawn are missing.
     """
-    path = payer.noise_store.second_round_path(charge.id)
+    path = payer.noise_store.path_of(charge.id, "second_round.json")
     payer.noise_store.refuse_lost(charge.id, path)
     hold_out = None if mechanism.hold_out is None else asdict(mechanism.hold_out)
     parameters = {"second_round": asdict(second), "inputs": raw.inputs, "hold_out": hold_out}
@@ -455,14 +415,18 @@ def draw_second_round(
     with payer.noise_store.payment_explained(charge.id):
         if not path.is_file():
             source = payer.source(charge)
-            noisy = add_lattice_noise(raw.values, second.sigma, source=source, label="second round")
-            _store(path, _SecondRound(tuple(noisy.tolist())), PaymentStep.SECOND_ROUND_STORED)
-        stored = read_fields(path, _SecondRound, remedy=_RESTORE)
-    return np.array(stored.values, dtype=np.float64)
+            noisy = noise.add_lattice_noise(
+                raw.values, second.sigma, source=source, label="second round"
+            )
+            _store(path, {"values": noisy.tolist()}, PaymentStep.SECOND_ROUND_STORED)
+        values = files.read_document(
+            path, lambda stored: files.converted(stored["values"], tuple[int, ...]), remedy=_RESTORE
+        )
+    return np.array(values, dtype=np.float64)
 
 
-def _store(path: Path, document: Any, step: PaymentStep) -> None:
-    write_atomically(path, canonical_json(asdict(document)))
+def _store(path: Path, document: dict[str, Any], step: PaymentStep) -> None:
+    files.write_atomically(path, files.canonical_json(document))
     announce_step(step)
 
 
@@ -473,17 +437,17 @@ def _store(path: Path, document: Any, step: PaymentStep) -> None:
 class _HoldOut:
     """Document of a measurement, with the length of the weights of each phenotype."""
 
-    noisy: NoisyHoldOut
+    noisy: private_statistics.NoisyHoldOut
     weight_norms: tuple[float, ...]
 
 
 def measure_once(
     weights: Floats,
-    score: Callable[[], ScoredPeople],
+    score: Callable[[], private_statistics.ScoredPeople],
     mechanism: Mechanism,
     payer: Payer,
     charge: Charge,
-) -> NoisyHoldOut:
+) -> private_statistics.NoisyHoldOut:
     """Return the noisy sums over the people held out, drawn once.
 
     `score` may be interrupted; the same command continues. The `weights`, shape (d, l), are
@@ -493,7 +457,7 @@ def measure_once(
     hold_out, noise_store = mechanism.hold_out, payer.noise_store
     if hold_out is None:
         raise ValueError("the mechanism measures nobody")
-    path = noise_store.hold_out_path(charge.id)
+    path = noise_store.path_of(charge.id, "hold_out.json")
     noise_store.refuse_lost(charge.id, path)
     norms = tuple(np.linalg.norm(weights, axis=0).tolist())
     # The first numbers are those of the statistics and of a second round.
@@ -507,20 +471,18 @@ def measure_once(
 
     with noise_store.payment_explained(charge.id):
         if path.is_file():
-            stored = read_fields(path, _HoldOut, remedy=_RESTORE)
-            lengths = zip(stored.weight_norms, norms, strict=False)
-            if len(stored.weight_norms) != len(norms) or not all(
-                math.isclose(one, other, rel_tol=_ROUNDING) for one, other in lengths
-            ):
+            stored = files.read_fields(path, _HoldOut, remedy=_RESTORE)
+            measured = stored.weight_norms
+            if len(measured) != len(norms) or not np.allclose(measured, norms, _ROUNDING, 0):
                 remedy = (
                     "Use the version that measured them, or another --work-dir, which pays again"
                 )
-                raise of_other_request(path, value="other weights", remedy=remedy)
+                raise files.of_other_request(path, value="other weights", remedy=remedy)
             return stored.noisy
         people = score()
         with deferred():
-            noisy = noisy_hold_out(people, hold_out, payer.source(charge), bind)
-            _store(path, _HoldOut(noisy, norms), PaymentStep.HOLD_OUT_STORED)
+            noisy = private_statistics.noisy_hold_out(people, hold_out, payer.source(charge), bind)
+            _store(path, asdict(_HoldOut(noisy, norms)), PaymentStep.HOLD_OUT_STORED)
     return noisy
 
 
@@ -538,7 +500,9 @@ def adjustment_sigma(norm: int, adjacency: Adjacency, cost: Cost) -> float:
     """
     mu = math.sqrt(cost.mu_squared * SHARES.adjustment)
     sigma = rounded_up(sensitivity.adjustment(norm, adjacency) / mu)
-    check_sigma(sigma, where="--epsilon", remedy="Raise it, or release fewer phenotypes together")
+    noise.check_sigma(
+        sigma, where="--epsilon", remedy="Raise it, or release fewer phenotypes together"
+    )
     return sigma
 
 
@@ -554,7 +518,7 @@ def pay_for_adjustment(
     """
     noise_store = payer.noise_store
     sigma = adjustment_sigma(norm, promise.adjacency, cost)
-    exact = hashlib.sha256(np.ascontiguousarray(raw.grams, "<i8").tobytes()).hexdigest()
+    exact = hashlib.sha256(np.ascontiguousarray(raw, "<i8").tobytes()).hexdigest()
     parameters = {
         "query": "adjustment",
         "sigma": sigma,
@@ -567,18 +531,20 @@ def pay_for_adjustment(
         found.sigma != sigma or payer.ledger.stored_charge(request, [found.charge]) is None
     ):
         remedy = "Use another --work-dir, or remove this file and the statistics to pay again"
-        raise of_other_request(noise_store.adjustment_path, remedy=remedy)
+        raise files.of_other_request(noise_store.adjustment_path, remedy=remedy)
     receipt = pay_once(payer, request)
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:
             source = payer.source(receipt.charge)
             noisy = [
-                add_symmetric_noise(gram, sigma, source=source, label=f"adjustment, phenotype {k}")
-                for k, gram in enumerate(raw.grams)
+                noise.add_symmetric_noise(
+                    gram, sigma, source=source, label=f"adjustment, phenotype {k}"
+                )
+                for k, gram in enumerate(raw)
             ]
             grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
             found = NoisyAdjustment(grams, sigma, receipt.charge.id)
-            _store(noise_store.adjustment_path, found, PaymentStep.ADJUSTMENT_STORED)
+            _store(noise_store.adjustment_path, asdict(found), PaymentStep.ADJUSTMENT_STORED)
     return found, receipt
 
 
@@ -627,8 +593,8 @@ def _posterior(gram: Float64, sigma: float, variance: float) -> tuple[Float64, f
     noisy, cross, square = gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1])
     values, vectors = np.linalg.eigh(noisy)
     design = (vectors * np.maximum(values, 0)) @ vectors.T
-    people, noise = max(float(noisy[0, 0]), sigma, 1.0), sigma**2 / 2 * (1 + variance * len(noisy))
-    errors = variance * design + noise * np.eye(len(noisy))
+    people, added = max(float(noisy[0, 0]), sigma, 1.0), sigma**2 / 2 * (1 + variance * len(noisy))
+    errors = variance * design + added * np.eye(len(noisy))
     prior = variance * design
     effects = prior @ np.linalg.solve(prior @ design + errors, cross)
     left = (square - 2 * effects @ cross + effects @ noisy @ effects) / people

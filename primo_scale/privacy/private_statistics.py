@@ -1,4 +1,4 @@
-"""`privatise`, the only function from `RawStatistics` to `PrivateStatistics`."""
+"""`privatise`, the only function from `RawStatistics` to `PrivateStatistics` with noise."""
 
 from __future__ import annotations
 
@@ -6,23 +6,15 @@ import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.gaussian import sensitivity
-from primo_scale.gaussian.noise import (
-    FineNoise,
-    Integers,
-    add_lattice_noise,
-    add_symmetric_noise,
-    check_sigma,
-    fine_bits,
-    lattice_noise,
-    off_diagonal_sigma,
-)
+from primo_scale.gaussian import noise, sensitivity
+from primo_scale.gaussian.noise import Integers, KeystreamNoise
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.machine import n_threads
@@ -46,32 +38,29 @@ class PrivateStatistics:
     mechanism: Mechanism | None
 
 
-@dataclass(frozen=True)
-class Draw:
-    """Parameters of drawing the noise of a release."""
-
-    mechanism: Mechanism
-    source: FineNoise  # cannot be used again
-    destination: Path  # store of the private statistics
-    # Callback for progress, with the number of finished blocks and the total number.
-    on_block: Callable[[int, int], None]
+def not_private(raw: RawStatistics) -> PrivateStatistics:
+    """Return the exact statistics without a mechanism, whose release is NOT PRIVATE."""
+    return PrivateStatistics(raw.matrices, None)
 
 
-def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
-    """Add noise to every statistic that the promise protects, and return the durable result.
+def privatise(
+    raw: RawStatistics,
+    mechanism: Mechanism,
+    source: KeystreamNoise,
+    destination: Path,
+    on_block: Callable[[int, int], None],
+) -> PrivateStatistics:
+    """Add noise to every statistic that the promise protects, and store the result durably.
 
-    The charge for the noise must be durable in the ledger. A draw of None returns the exact
-    statistics without a mechanism, whose release is NOT PRIVATE.
+    The charge for the noise must be durable in the ledger. The `source` cannot be used again.
+    `on_block` receives the number of finished blocks and the total number.
 
     Memory: several copies of one stored piece of X'X or X'Z for each thread, and Z'Z; 120 MiB
     measured for one block of 20,000 variants. The smallest eigenvalue needs whole blocks.
     """
-    if draw is None:
-        return PrivateStatistics(raw.matrices, None)
-    exact, layout, scales = raw.matrices, raw.matrices.layout, draw.mechanism.scales
-    noisy = NoisyMatrices(draw.mechanism, draw.source)
-    copies = draw.mechanism.recipe.gram_copies
-    writer = BlockMatricesWriter(draw.destination, KIND, layout, gram_copies=copies)
+    exact, layout = raw.matrices, raw.matrices.layout
+    noisy, copies = NoisyMatrices(mechanism, source), mechanism.recipe.gram_copies
+    writer = BlockMatricesWriter(destination, KIND, layout, gram_copies=copies)
 
     def add_noise(block: int) -> None:
         """Write the noisy X'X and X'Z of one block."""
@@ -85,15 +74,15 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
     with ThreadPoolExecutor(n_threads()) as threads:
         for done, _ in enumerate(threads.map(add_noise, range(layout.n_blocks)), start=1):
             announce_step(PaymentStep.BLOCK_WRITTEN)
-            draw.on_block(done, layout.n_blocks)
+            on_block(done, layout.n_blocks)
     writer.write_outcome_gram(noisy.outcome_gram(exact.outcome_gram()))
     writer.write_observed(noisy.counts(exact.observed()))
-    if scales.smallest_eigenvalue:
+    if mechanism.scales.smallest_eigenvalue:
         smallest = smallest_eigenvalue(map(exact.gram, range(layout.n_blocks)))
         writer.write_smallest_eigenvalue(noisy.smallest_eigenvalue(smallest))
     matrices = writer.finish({})
     announce_step(PaymentStep.STATISTICS_STORED)
-    return PrivateStatistics(matrices, draw.mechanism)
+    return PrivateStatistics(matrices, mechanism)
 
 
 def reopen_private(path: Path, raw: RawStatistics, mechanism: Mechanism) -> PrivateStatistics:
@@ -126,7 +115,7 @@ class NoisyMatrices:
     """Noise of one release, which each method adds to an exact statistic."""
 
     mechanism: Mechanism
-    source: FineNoise
+    source: KeystreamNoise
 
     def gram_tile(self, values: Integers, tile: Tile, *, block: int, copy: int) -> Integers:
         """Add noise to a stored tile of a copy of X_b'X_b, smaller off the diagonal than on it."""
@@ -136,7 +125,7 @@ class NoisyMatrices:
         label = f"X'X, block {block}, copy {copy}, tile {tile.row}, {tile.column}"
         if tile.on_diagonal:
             return self._symmetric(values, sigma, label)
-        return self._noisy(values, off_diagonal_sigma(sigma), label)
+        return self._noisy(values, noise.off_diagonal_sigma(sigma), label)
 
     def cross_panel(self, values: Integers, panel: int, *, block: int) -> Integers:
         """Add noise to X'Y in a panel of ``X_b'(C, Y)``; X'C is public under label privacy."""
@@ -179,12 +168,12 @@ class NoisyMatrices:
     def _noisy(self, values: Integers, sigma: float, label: str) -> Integers:
         if sigma == 0:
             return values
-        return add_lattice_noise(values, sigma, source=self.source, label=label)
+        return noise.add_lattice_noise(values, sigma, source=self.source, label=label)
 
     def _symmetric(self, gram: Integers, sigma: float, label: str) -> Integers:
         if sigma == 0:
             return gram
-        return add_symmetric_noise(gram, sigma, source=self.source, label=label)
+        return noise.add_symmetric_noise(gram, sigma, source=self.source, label=label)
 
 
 UNIT = 1 << 16
@@ -232,12 +221,11 @@ def hold_out_noise(
 
     Source: docs/maths/hold-out.md, Theorem 2. A UsageError is raised if it cannot be drawn.
     """
-    counts_mu, gram_mu = (
-        math.sqrt(s * mu_squared) for s in (SHARES.hold_out_counts, 1 - SHARES.hold_out_counts)
-    )
+    counts_mu = math.sqrt(SHARES.hold_out_counts * mu_squared)
+    gram_mu = math.sqrt((1 - SHARES.hold_out_counts) * mu_squared)
     scale = rounded_up(sensitivity.held_out_counts(n_phenotypes) / counts_mu)
     gram = rounded_up(sensitivity.held_out_gram(n_phenotypes, row_norm(groups)) / gram_mu)
-    check_sigma(gram, where="--hold-out", remedy="Leave it out, or raise epsilon")
+    noise.check_sigma(gram, where="--hold-out", remedy="Leave it out, or raise epsilon")
     return HoldOut(people, scale, gram, fit, groups)
 
 
@@ -298,29 +286,26 @@ class NoisyHoldOut:
 
 
 def noisy_hold_out(
-    people: ScoredPeople, noise: HoldOut, source: FineNoise, bind: Callable[[Integers], object]
+    people: ScoredPeople,
+    hold_out: HoldOut,
+    source: KeystreamNoise,
+    bind: Callable[[Integers], object],
 ) -> NoisyHoldOut:
     """Add noise to the counts, choose the ranges of scores by them, and add noise to the sums.
 
     `bind` records exact integers in the ledger before their noise is drawn.
     """
-    label = "held out"
+    add = partial(noise.add_lattice_noise, source=source)
     exact = people.counts()
     bind(exact)
-    counts = add_lattice_noise(exact, noise.scale_sigma, source=source, label=f"{label}, counts")
-    squares, products = people.sums(*score_ranges(counts, noise.scale_sigma, people.residual))
+    counts = add(exact, hold_out.scale_sigma, label="held out, counts")
+    squares, products = people.sums(*score_ranges(counts, hold_out.scale_sigma, people.residual))
     bind(np.stack([squares, products]))
-    beside_sigma = off_diagonal_sigma(noise.gram_sigma)
-    bits = fine_bits(beside_sigma)
-    parts = []
-    for name, sums, sigma in (
-        ("squares", squares, noise.gram_sigma),
-        ("products", products, beside_sigma),
-    ):
-        part = f"{label}, {name}"
-        drawn = lattice_noise(sums.size, sigma, bits=bits, source=source, label=part)
-        parts.append(sums + drawn.reshape(sums.shape))
-    sums = np.concatenate(parts, axis=2).reshape(len(squares), -1)
+    beside_sigma = noise.off_diagonal_sigma(hold_out.gram_sigma)
+    bits = noise.fine_bits(beside_sigma)
+    noisy_squares = add(squares, hold_out.gram_sigma, bits=bits, label="held out, squares")
+    noisy_products = add(products, beside_sigma, bits=bits, label="held out, products")
+    sums = np.concatenate([noisy_squares, noisy_products], axis=2).reshape(len(squares), -1)
     return NoisyHoldOut(tuple(map(tuple, counts.tolist())), tuple(map(tuple, sums.tolist())))
 
 

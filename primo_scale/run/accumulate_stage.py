@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from primo_scale.accumulation import statistics as exact_sums
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.accumulation.executors import DaskExecutor, ThreadExecutor
+from primo_scale.accumulation.clipping_rules import ClippingRule
+from primo_scale.accumulation.executors import run_on_dask, run_on_threads
 from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import Plan as SummationPlan
 from primo_scale.accumulation.plan import default_plan, plan_digest
@@ -73,9 +74,10 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
         aligned = outcome_store.align_outcomes(
             root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
             store.samples,
-            outcome_store.OutcomeFiles(request.pheno, request.covar, projected),
+            (request.pheno, request.covar),
             design.outcomes,
             scratch=work_dir,
+            components=projected,
             rows=plan.rows,
             held_out=held_out,
             to_adjust=design.clipped,
@@ -178,13 +180,13 @@ def _sum_second(
 def _executor(work_dir: Path, request: AccumulateRequest) -> Iterator[exact_sums.Executor]:
     """Yield what runs tasks on threads of this process, or on a cluster."""
     if request.profile is None:
-        yield ThreadExecutor(usable_cpus())
+        yield partial(run_on_threads, usable_cpus())
         return
     from primo_scale.cluster.workers import dask_client
 
     scratch = files.make_private_directory(work_dir.absolute() / "scratch")
     with dask_client(request.profile, scratch) as client:
-        yield DaskExecutor(client)
+        yield partial(run_on_dask, client)
 
 
 # ---- Second round (docs/maths/rounds.md) ---------------------------------------------------------
@@ -305,4 +307,4 @@ def open_second_round(
 
 
 def _second_rule(noise: SecondRound) -> ClippingRule:
-    return ClippingRule(LongRecords.CONTRIBUTIONS, noise.row_norm, None, noise.phenotype_norm)
+    return ClippingRule("contributions", noise.row_norm, None, noise.phenotype_norm)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.accumulation.plan import COARSE_STEP, block_boundaries
 from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -305,9 +305,9 @@ class Design:
         """Rule that records are clipped by, or None if they are not clipped."""
         if not self.clipped:
             return None
+        bounds = self.row_norm, self.block_norms, self.phenotype_norm
         label = self.unit is PrivacyUnit.LABEL
-        long_records = LongRecords.PHENOTYPES if label else LongRecords.RECORD
-        return ClippingRule(long_records, self.row_norm, self.block_norms, self.phenotype_norm)
+        return ClippingRule("phenotypes" if label else "record", *bounds)
 
     @property
     def bounds(self) -> noise_plan.PublicBounds:

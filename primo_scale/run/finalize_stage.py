@@ -52,7 +52,7 @@ def finalize_stage(planned: PlannedRelease) -> None:
         _check_belongs(raw, "components", components.digest, components.path)
     chosen = planned.chosen
     if request.non_private:
-        publish(planned, solve(planned, private_statistics.privatise(raw, None)))
+        publish(planned, solve(planned, private_statistics.not_private(raw)))
     else:
         run_log.LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
         mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
@@ -96,7 +96,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         is_served = paying.serves(charge, raw, first, payer) and charge.id == charge_of(request.out)
         if request.out.exists() and not is_served:
             raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
-        is_measured = payer.noise_store.hold_out_path(charge.id).is_file()
+        is_measured = payer.noise_store.path_of(charge.id, "hold_out.json").is_file()
         if mechanism.hold_out is not None and not is_measured:
             _outcomes(raw, planned)  # refused before the key serves this measurement
         with deferred(), run_log.progress_bar("draw noise", "pieces") as move:

@@ -11,7 +11,7 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.humanize import examples
 from primo_scale.interruption import deferred
-from primo_scale.ledger.accounts import Account, Balance, PayingCohort
+from primo_scale.ledger.accounts import Account, Balance
 from primo_scale.ledger.ledger import Ledger, Receipt, opening_command
 from primo_scale.outcomes.store import RawAdjustment
 from primo_scale.privacy import payment
@@ -27,8 +27,8 @@ _NAME = "NAME"
 
 def paying_cohort_of(
     ledger: Ledger, store: GenotypeStore, cohort: str | None, guarantee: Guarantee
-) -> PayingCohort:
-    """Return the account that pays for a release of the people of a store."""
+) -> tuple[Account, str, bytes]:
+    """Return the account that pays for a release of the people of a store, and their digests."""
     people = store.samples.individual
     unit, adjacency = guarantee.unit, guarantee.adjacency
     return ledger.paying_cohort(store.cohort_digest, people, cohort, unit=unit, adjacency=adjacency)
@@ -40,7 +40,8 @@ def payer_of(request: RunRequest, store: GenotypeStore, guarantee: Guarantee) ->
     refuse_shared_iids(store)
     noise_store = payment.NoiseStore(request.work_dir / work_directory.NOISE)
     with payment.open_ledger(request.ledger_path, noise_store) as ledger:
-        yield Payer(ledger, paying_cohort_of(ledger, store, request.cohort, guarantee), noise_store)
+        cohort = paying_cohort_of(ledger, store, request.cohort, guarantee)
+        yield Payer(ledger, noise_store, *cohort)
 
 
 def refuse_shared_iids(store: GenotypeStore) -> None:
@@ -62,8 +63,7 @@ def announce_opening(store: GenotypeStore, guarantee: Guarantee, request: RunReq
     account = Account(request.cohort or _NAME, guarantee.unit, guarantee.adjacency)
     if request.ledger_path.exists():
         with Ledger(request.ledger_path, read_only=True) as ledger:
-            payer = paying_cohort_of(ledger, store, request.cohort, guarantee)
-            account = payer.account
+            account, *_ = paying_cohort_of(ledger, store, request.cohort, guarantee)
             if account.cohort in {balance.account.cohort for balance in ledger.balances()}:
                 return
     command = opening_command(request.ledger_path, account, delta=f"{guarantee.delta!r}")

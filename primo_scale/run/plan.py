@@ -37,7 +37,7 @@ from primo_scale.methods import catalogue, linear_algebra
 from primo_scale.methods import forecast as forecasts
 from primo_scale.outcomes import coding as outcome_coding
 from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
-from primo_scale.outcomes.store import OutcomeFiles, OutcomeRows, read_outcomes
+from primo_scale.outcomes.store import OutcomeRows, read_outcomes
 from primo_scale.panel.ld import LdPanel, open_ld_panel
 from primo_scale.privacy import payment, planning
 from primo_scale.privacy.mechanism import SHARES, Mechanism, Recipe, release_cost
@@ -410,7 +410,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if not (summed or aligned):
         rows = read_outcomes(
             store.samples,
-            OutcomeFiles(request.pheno, request.covar),
+            (request.pheno, request.covar),
             coding,
             scratch=None if dry_run else work_dir,
             n_covariates=len(coding.covariates) - (0 if loadings is None else len(loadings.bounds)),
@@ -585,8 +585,9 @@ def _ask_ledger(request: AccumulateRequest, store: GenotypeStore, design: Design
         cost = release_cost(given, design.subsample)
         with Ledger(path, read_only=True) as ledger:
             cohort = payments.paying_cohort_of(ledger, store, request.cohort, given)
-            payment.Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
-            charge = cohort.request("", given.epsilon, given.delta, cost)
+            # Refuses noise that another ledger paid for.
+            payer = payment.Payer(ledger, noise_store, *cohort)
+            charge = payer.request("", {}, given, cost)
             ledger.check_request(charge, stored_noise=noise_store.charges())
     payments.announce_opening(store, given, request)
 

@@ -6,6 +6,7 @@ Kills during a run are in ``tests/chaos``.
 import random
 import shutil
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,7 @@ from support.small_cohort import BUDGET, share_adjustment
 from support.stores import flip_a_bit, swap
 from support.tiers import thinned
 
-from primo_scale.accumulation.executors import ThreadExecutor
+from primo_scale.accumulation.executors import run_on_threads
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.statistics import Reduction, accumulate
 from primo_scale.accumulation.tasks import run_task
@@ -144,9 +145,8 @@ def test_a_damaged_partial_is_computed_again(
     else:
         one.unlink()
     partials = partials_at(copied, simulated, undisturbed, **CUT)
-    raw = accumulate(
-        ThreadExecutor(2), partials, tmp_path / "statistics.zarr", lambda done, total: None
-    )
+    threads = partial(run_on_threads, 2)
+    raw = accumulate(threads, partials, tmp_path / "statistics.zarr", lambda done, total: None)
     assert raw.sha256 == digest
 
 

@@ -14,7 +14,7 @@ import pytest
 from distributed import CancelledError, KilledWorker
 
 from primo_scale.accumulation import executors
-from primo_scale.accumulation.executors import DaskExecutor, ThreadExecutor
+from primo_scale.accumulation.executors import run_on_dask, run_on_threads
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import RowTask, TileTask
 from primo_scale.errors import InputError, InterruptedRun, ResourceError
@@ -89,7 +89,7 @@ class FakeCluster:
 
 def run(cluster: FakeCluster, n_tasks: int) -> list[RowTask]:
     done: list[RowTask] = []
-    DaskExecutor(cluster).run(PARTIALS, [RowTask(i) for i in range(n_tasks)], done.append)
+    run_on_dask(cluster, PARTIALS, [RowTask(i) for i in range(n_tasks)], done.append)
     return done
 
 
@@ -179,7 +179,7 @@ def compute(monkeypatch):
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_every_task_runs_once_and_at_most_one_per_thread_at_a_time(compute, threads):
     work, done = compute(Work(lambda task: 0.002)), []
-    ThreadExecutor(threads).run(None, TILES, done.append)
+    run_on_threads(threads, None, TILES, done.append)
     assert sorted(done) == TILES
     assert sorted(work.began) == TILES
     assert 1 <= work.most_running <= threads
@@ -193,7 +193,7 @@ def test_a_failed_task_ends_the_run_and_stops_the_others_at_their_next_read(comp
 
     work, done = compute(Work(fails_when_another_runs, fails=TILES[0])), []
     with pytest.raises(InputError, match="is damaged"):
-        ThreadExecutor(2).run(None, TILES, done.append)
+        run_on_threads(2, None, TILES, done.append)
     assert (done, work.ended, work.running) == ([], [], 0)
     assert work.began == TILES[:2] and work.stopped == [TILES[1]]
 
@@ -207,7 +207,7 @@ def test_a_signal_stops_the_tasks(compute, monkeypatch):
 
     monkeypatch.setattr(executors.interruption, "check", came)
     with pytest.raises(InterruptedRun):
-        ThreadExecutor(2).run(None, TILES, lambda task: None)
+        run_on_threads(2, None, TILES, lambda task: None)
     assert (work.ended, work.running) == ([], 0)
 
 
@@ -218,6 +218,6 @@ def test_an_error_of_the_caller_stops_the_tasks(compute):
         raise InputError("the disk is full")
 
     with pytest.raises(InputError, match="disk is full"):
-        ThreadExecutor(2).run(None, TILES, fail)
+        run_on_threads(2, None, TILES, fail)
     assert (work.ended, work.running) == ([TILES[0]], 0)
     assert len(work.began) <= 3

@@ -7,7 +7,7 @@ from support.stores import zero_statistics
 from support.tiers import thinned
 
 from primo_scale import machine
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.accumulation.needs import check_needs, needs
 from primo_scale.accumulation.partials import partial_bytes
 from primo_scale.accumulation.plan import Plan, default_plan
@@ -69,7 +69,7 @@ def test_partial_sums_fit_the_predicted_size(tmp_path):
     """Z'Z of every stripe, and multipliers of 17 blocks in chunks of 16."""
     layout = BlockLayout(tuple(range(0, SIDE * N_BLOCKS + 1, SIDE)), 2, 38)
     plan = Plan(layout, 1000, row_group=400, stripe=80, rows_per_read=40, tile=4)
-    rule = ClippingRule(LongRecords.RECORD, 10, (1,) * N_BLOCKS, 1)
+    rule = ClippingRule("record", 10, (1,) * N_BLOCKS, 1)
     codes = np.ones((layout.n_variants, 4), np.int8)
     partials = partials_below(tmp_path, plan, codes, rule=rule, subsample=500)
     for task in [*plan.row_tasks(), *plan.tile_tasks()]:

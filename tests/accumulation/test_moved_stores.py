@@ -8,7 +8,7 @@ from support.partials import inputs_of
 from support.small_cohort import D, N, write_cohort
 from support.tiers import thinned
 
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.accumulation.partials import open_partials
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.statistics import Reduction
@@ -18,13 +18,13 @@ from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.coding import PhenotypeBounds, code_outcomes
-from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
+from primo_scale.outcomes.store import align_outcomes
 from primo_scale.storage.block_matrices import BlockLayout
 
 LAYOUT = BlockLayout((0, 4, D), n_fixed=1, n_phenotypes=1)
 PLAN = Plan(LAYOUT, N, row_group=16, stripe=16, rows_per_read=8, tile=3)
 CODES = np.tile(np.array([-30, 0, 50, 7], dtype=np.int8), (D, 1))
-RULE = ClippingRule(LongRecords.RECORD, 6000, None, 10**9)
+RULE = ClippingRule("record", 6000, None, 10**9)
 CODING = code_outcomes([PhenotypeBounds("T", 0, 4, 2, 1, "quantitative")], [])
 TASKS = [*PLAN.row_tasks(), *PLAN.tile_tasks()]
 
@@ -47,7 +47,7 @@ def cohorts(tmp_path):
 def stores_of(files, folder):
     genotypes = written(files, folder / "genotypes.zarr")
     people = open_genotype_store(genotypes).samples
-    phenotypes = OutcomeFiles(files / "pheno.tsv")
+    phenotypes = [files / "pheno.tsv"]
     path = folder / "outcomes.zarr"
     align_outcomes(path, people, phenotypes, CODING, scratch=folder)
     return genotypes, path
@@ -113,7 +113,7 @@ def test_replaced_stores_are_refused_by_name(cohorts, tmp_path):
     pheno = cohorts[0] / "pheno.tsv"
     pheno.write_text(pheno.read_text().replace("p0\t0", "p0\t3"))
     shutil.rmtree(outcomes)
-    people, files = open_genotype_store(genotypes).samples, OutcomeFiles(pheno)
+    people, files = open_genotype_store(genotypes).samples, [pheno]
     align_outcomes(outcomes, people, files, CODING, scratch=tmp_path)
     with pytest.raises(InputError, match=f"^{outcomes}: the store of outcomes was replaced"):
         summed(partials, tmp_path)

@@ -114,13 +114,12 @@ def test_committed_tasks_are_reduced_and_tiles_wait_for_rows(tmp_path, monkeypat
     monkeypatch.setattr(Reduction, "add", lambda _, task: reduced.append(task))
     monkeypatch.setattr(Reduction, "finish", lambda _: None)
 
-    class Executor:
-        def run(self, partials, tasks, on_done):
-            runs.append(tasks)
-            for task in tasks:
-                on_done(task)
+    def run(partials, tasks, on_done):
+        runs.append(tasks)
+        for task in tasks:
+            on_done(task)
 
-    accumulate(Executor(), partials, tmp_path / "s", lambda *amounts: progress.append(amounts))
+    accumulate(run, partials, tmp_path / "s", lambda *amounts: progress.append(amounts))
     rows, tiles = runs
     assert rows == [RowTask(0)]
     assert set(reduced[:2]) == set(committed)

@@ -34,7 +34,7 @@ from primo_scale.audit.mechanism_audit import (
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.privacy.mechanism import Promise, Recipe, calibrate
-from primo_scale.privacy.private_statistics import KIND, Draw, NoisyMatrices, privatise
+from primo_scale.privacy.private_statistics import KIND, NoisyMatrices, privatise
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
 
 FALSE_ALARM = 1e-8
@@ -213,7 +213,7 @@ def test_the_audited_release_equals_that_of_privatise(tmp_path, by_block):
     raw = RawStatistics(writer.finish({}), 40, "digest", {})
 
     store = tmp_path / "private"
-    privatise(raw, Draw(audited, KeystreamNoise(key), store, lambda done, total: None))
+    privatise(raw, audited, KeystreamNoise(key), store, lambda done, total: None)
     private = BlockMatrices(store, KIND, layout)
     expected = []
     for block in range(layout.n_blocks):

@@ -5,6 +5,7 @@ after checking its inputs, with a plan whose tasks are so small that many kills 
 """
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -20,7 +21,7 @@ CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 50}
 def main(inputs: Path, work: Path) -> None:
     from support.partials import partials_of_design
 
-    from primo_scale.accumulation.executors import DaskExecutor
+    from primo_scale.accumulation.executors import run_on_dask
     from primo_scale.accumulation.statistics import accumulate
     from primo_scale.cluster.profile import LocalProfile
     from primo_scale.cluster.workers import dask_client
@@ -30,7 +31,7 @@ def main(inputs: Path, work: Path) -> None:
     with exclusive_lock(work / "lock"):
         partials = partials_of_design(work / "partials.zarr", inputs, **CUT)
         with dask_client(LocalProfile(2), work / "scratch") as client:
-            executor = DaskExecutor(client)
+            executor = partial(run_on_dask, client)
             raw = accumulate(executor, partials, work / "statistics.zarr", lambda *_: None)
     print(f"statistics sha256: {raw.sha256}")
 

@@ -165,7 +165,7 @@ def test_optimal_split_minimises_the_excess_loss(split, loss, largest, excess, r
 def test_approximate_parts_add_their_epsilon_and_take_their_delta(parts, mu):
     """docs/maths/calibration.md: eps(mu, delta - sum delta_j) + sum eps_j."""
     delta = 1e-7
-    total = sum((Cost(0.0, *part) for part in parts), start=Cost(mu**2))
+    total = Cost(mu**2, *map(sum, zip(*parts, strict=True)))
     ours = composed_epsilon(total, delta)
     left = delta - sum(part for _, part in parts)
     expected = epsilon_for(mu, left) + sum(part for part, _ in parts)

@@ -27,10 +27,10 @@ from primo_scale.gaussian.noise import (
     REJECTED,
     UNDECIDED,
     KeystreamNoise,
-    Scale,
     bin_table,
     decide,
     decide_from_prefixes,
+    exact_scale,
     keep_threshold,
     keystream,
 )
@@ -56,7 +56,7 @@ def test_bin_probabilities_are_those_of_the_density_at_the_inner_edges():
     densities = [mp.exp(-((mp.mpf(j) / BINS) ** 2) / 2) for j in range(TAIL * BINS)]
     total = mp.fsum(densities)
     below = mp.mpf(0)
-    thresholds = bin_table().thresholds
+    thresholds = bin_table()[0]
     for j, density in enumerate(densities):
         assert (
             -mp.mpf("1e-9") < below / total * 2 ** (BITS - 1) - thresholds[j] < 1 + mp.mpf("1e-9")
@@ -77,10 +77,10 @@ def test_probability_of_keeping_a_place(bin_, offset, smaller):
 
 @given(st.floats(2.0**32, 2.0**58))
 def test_scale_is_taken_apart_exactly(value):
-    scale = Scale.of(value)
-    assert scale.multiplier * 2.0 ** (6 - scale.shift) == value
-    assert 2**52 < scale.multiplier <= 2**53
-    assert 1 <= scale.shift <= 27
+    multiplier, shift = exact_scale(value)
+    assert multiplier * 2.0 ** (6 - shift) == value
+    assert 2**52 < multiplier <= 2**53
+    assert 1 <= shift <= 27
 
 
 def exact_outcome(words, extension, sigma):
@@ -110,18 +110,18 @@ word = st.integers(0, 2**64 - 1)
 @settings(deadline=None)
 @given(st.tuples(word, word, word), st.binary(min_size=144, max_size=144), st.sampled_from(SCALES))
 def test_big_integers_decide_as_real_numbers_do(words, extension, sigma):
-    assert decide(words, extension, Scale.of(sigma)) == exact_outcome(words, extension, sigma)
+    assert decide(words, extension, exact_scale(sigma)) == exact_outcome(words, extension, sigma)
 
 
 def run_kernel(words, sigma):
     words = np.array(words, dtype=np.uint64).reshape(-1, 3)
-    return decide_from_prefixes(words, Scale.of(sigma))
+    return decide_from_prefixes(words, exact_scale(sigma))
 
 
 def disagreements(words, sigma):
     """Return the attempts on which the kernel and big integers disagree."""
     values, verdicts = run_kernel(words, sigma)
-    scale = Scale.of(sigma)
+    scale = exact_scale(sigma)
     found = []
     for row, value, verdict in zip(words, values, verdicts, strict=True):
         if verdict == UNDECIDED:
@@ -141,7 +141,7 @@ def random_words(count, seed):
 def words_at_edges(seed):
     """Return attempts within a few units of the thresholds of every decision."""
     generator = np.random.default_rng(seed)
-    prefixes = [int(p) for p in bin_table().prefixes]
+    prefixes = [int(p) for p in bin_table()[1]]
     words = []
     for j in generator.integers(0, 500, 300).tolist():
         step = int(generator.integers(-1, 2))
@@ -185,7 +185,7 @@ def test_carries_into_the_upper_half_are_left_undecided():
     assert 2**-12.5 < (verdicts == UNDECIDED).mean() < 2**-9
     undecided = [row for row, verdict in zip(words, verdicts, strict=True) if verdict == UNDECIDED]
     outcomes = [
-        {decide(tuple(row), tail * 144, Scale.of(2.0**57 * 1.9)) for tail in (b"\0", b"\xff")}
+        {decide(tuple(row), tail * 144, exact_scale(2.0**57 * 1.9)) for tail in (b"\0", b"\xff")}
         for row in undecided
     ]
     assert sum(len(outcome) == 2 for outcome in outcomes) > 10
@@ -196,7 +196,7 @@ def test_attempts_beyond_64_bits_are_drawn_by_the_further_bits():
     words = (2**64 - 1, 2**63, 2**64 - 1)
     _, verdicts = run_kernel([words], SCALE)
     assert verdicts[0] == UNDECIDED
-    far = {decide(words, bytes([b]) * 144, Scale.of(SCALE)) for b in (0, 128, 255)}
+    far = {decide(words, bytes([b]) * 144, exact_scale(SCALE)) for b in (0, 128, 255)}
     assert len(far) == 3
     assert all(-TAIL * SCALE <= value < -9 * SCALE for value in far)
 

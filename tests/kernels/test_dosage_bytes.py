@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 from support.dosage_definition import nearest_byte
 
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.kernels.dosage_bytes import (
     MISSING_BYTE,
     STEPS,
@@ -112,7 +112,7 @@ def clipped_rows(limit, add_norms=add_squared_norms):
     coding = tables((23, 23), (27, 18))
     norms = np.zeros((65536, 1), dtype=np.int64)
     add_norms(norms[:, 0], dosages, coding)
-    rule = ClippingRule(LongRecords.RECORD, limit, None, 1)
+    rule = ClippingRule("record", limit, None, 1)
     codes, multipliers = decode(dosages, coding), rule.shrink(norms)[0][:, 0]
     assert (multipliers != UNCLIPPED).sum() > 10_000
     scale_columns(codes, multipliers)

@@ -16,6 +16,7 @@ from primo_scale.ledger.accounts import (
     Charge,
     ChargeRequest,
     reservation_as_json,
+    total_cost,
 )
 from primo_scale.ledger.ledger import Ledger
 
@@ -40,7 +41,9 @@ def test_a_budget_of_one_release_covers_exactly_its_parts(epsilon, delta, share)
     ]
     assert Balance(ACCOUNT, budget, ()).affords(Cost(whole))
     assert Balance(ACCOUNT, budget, (charges[0],)).affords(parts[1])
-    assert not Balance(ACCOUNT, budget, (charges[0],)).affords(parts[1] + Cost(1e-6 * whole))
+    assert not Balance(ACCOUNT, budget, (charges[0],)).affords(
+        total_cost([parts[1], Cost(1e-6 * whole)])
+    )
     assert not Balance(ACCOUNT, budget, tuple(charges)).affords(Cost(1e-6 * whole))
     assert all(charge.request.problem() is None for charge in charges)
 
@@ -64,9 +67,11 @@ def test_a_budget_covers_exactly_the_costs_that_compose_to_it(
     assert exact_delta(left_epsilon, math.sqrt(limit * (1 + 5e-6))) > left_delta, (
         "the limit is too small"
     )
-    assert budget.covers(parts + Cost(limit))
-    assert not budget.covers(parts + Cost(limit * (1 + 5e-6)))
-    assert composed_epsilon(parts + Cost(limit), delta) == pytest.approx(epsilon, rel=3e-6)
+    assert budget.covers(total_cost([parts, Cost(limit)]))
+    assert not budget.covers(total_cost([parts, Cost(limit * (1 + 5e-6))]))
+    assert composed_epsilon(total_cost([parts, Cost(limit)]), delta) == pytest.approx(
+        epsilon, rel=3e-6
+    )
 
 
 def test_approximate_costs_alone_stay_below_epsilon_and_delta():

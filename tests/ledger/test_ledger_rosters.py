@@ -13,7 +13,7 @@ from support.ledger_examples import DELTA, gaussian, refused_command
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.accounts import Account, Charge, reservation_as_json
+from primo_scale.ledger.accounts import Account, Charge, ChargeRequest, reservation_as_json
 from primo_scale.ledger.ledger import Ledger
 
 EVERYBODY = range(100)
@@ -22,12 +22,12 @@ EVERYBODY = range(100)
 def of(ledger, people, cohort=None, *, fid="", epsilon=0.1, digest=None):
     """Return a request for people with these IIDs; another `fid` makes another sample list."""
     individuals = [f"P{number}" for number in people]
-    paying_cohort = ledger.paying_cohort(
+    account, *people_of = ledger.paying_cohort(
         f"{fid}: {individuals}", individuals, cohort,
         unit=PrivacyUnit.FULL, adjacency=Adjacency.REPLACE_ONE,
     )  # fmt: skip
     digest = digest or f"{fid}{individuals}{cohort}"
-    return paying_cohort.request(digest, epsilon, DELTA, gaussian(epsilon))
+    return ChargeRequest(account, digest, epsilon, DELTA, gaussian(epsilon), *people_of)
 
 
 OTHER_LISTS = {

@@ -28,7 +28,7 @@ class Rows:
 
 def gram_of(row, scale):
     """Return what one person adds to every matrix, in the norm of the noise."""
-    return sum_grams(Rows([row]), scale).grams.astype(object)
+    return sum_grams(Rows([row]), scale).astype(object)
 
 
 def distance(one, other):
@@ -112,7 +112,7 @@ def test_sums_are_those_of_the_rows_of_people_with_each_phenotype():
     rows[random.random(20_000) < 0.3, 3] = 0
     rows[random.random(20_000) < 0.9, 4] = 0
     rows[random.random(20_000) < 0.1] = 0  # people who are held out
-    found = sum_grams(Rows(rows), scale).grams
+    found = sum_grams(Rows(rows), scale)
     c, y = scale.rows(rows)
     for j in range(3):
         has = rows[:, 2 + j] != 0

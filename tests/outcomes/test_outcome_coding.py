@@ -148,14 +148,14 @@ def test_missing_values_are_those_of_plink2(reference, plink2, tmp_path, kind, o
     theirs = pd.read_csv(tmp_path / f"out.{suffix}", sep="\t", dtype=str, keep_default_na=False)
 
     bounds = {"b12": binary("V", 1, 2), "b01": binary("V", 0, 1)}
-    (group,) = open_outcome_table(path).row_groups(["V"])
+    ((_, _, values),) = open_outcome_table(path).row_groups(["V"])
     if kind == "covariate":
         # No token equals the centre, so that the code 0 means missing.
         coding = code_outcomes([], [CovariateBounds("V", -20, 20, 15)])
-        ours = coding.code_covariates(group.values)[:, 0] == 0
+        ours = coding.code_covariates(values)[:, 0] == 0
     else:
         coding = code_outcomes([bounds.get(kind, quantitative("V", -20, 20))], [])
-        ours = ~coding.observed(group.values)[:, 0]
+        ours = ~coding.observed(values)[:, 0]
     assert ours.tolist() == (theirs["V"] == "NA").tolist()
     assert 0 < ours.sum() < len(tokens)
 

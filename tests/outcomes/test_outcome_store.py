@@ -20,7 +20,6 @@ from primo_scale.outcomes.coding import (
 )
 from primo_scale.outcomes.store import (
     KIND,
-    OutcomeFiles,
     OutcomeStore,
     align_outcomes,
     open_outcome_store,
@@ -47,10 +46,10 @@ EXPECTED = [
 
 def files_in(
     directory: Path, phenotypes: str = PHENOTYPES, covariates: str = COVARIATES
-) -> OutcomeFiles:
+) -> list[Path]:
     (directory / "pheno.tsv").write_text(phenotypes)
     (directory / "covar.tsv").write_text(covariates)
-    return OutcomeFiles(directory / "pheno.tsv", directory / "covar.tsv")
+    return [directory / "pheno.tsv", directory / "covar.tsv"]
 
 
 def aligned(path: Path, *parameters: Any) -> OutcomeStore:

@@ -27,21 +27,21 @@ def test_headers_with_family(tmp_path, header):
     identity = "f1 i1 s1" if header.endswith("SID") else "f1 i1"
     table = open_outcome_table(write(tmp_path, f"{header} A B\n{identity} 1 2\n"))
     assert table.names == ("A", "B")
-    (group,) = table.row_groups(["B", "A"])
-    assert group.people == ["f1 i1"]
-    assert group.values.tolist() == [[2, 1]]
+    ((people, _, values),) = table.row_groups(["B", "A"])
+    assert people == ["f1 i1"]
+    assert values.tolist() == [[2, 1]]
 
 
 def test_spellings_of_numbers_and_missing_values(tmp_path):
     numbers = ["1", "-2.5", "+3", ".5", "5.", "1e3", "1E-2", "inf", "-inf", "1e400", "-9"]
     cells = [*numbers, "NA", "na", "nA", "Na", "nan", "NaN", "NAN"]
     text = "FID IID V NOTE_1\n\n" + "".join(f"NA i_{c}\t {c}  x_{c}\r\n\n" for c in cells)
-    (group,) = read_all(write(tmp_path, text), ["V"])
+    ((people, lines, values),) = read_all(write(tmp_path, text), ["V"])
     infinity = np.inf
     expected = [1, -2.5, 3, 0.5, 5, 1000, 0.01, infinity, -infinity, infinity, -9]
-    np.testing.assert_array_equal(group.values[:, 0], expected + [np.nan] * 7)
-    assert group.people == [f"NA i_{cell}" for cell in cells]
-    assert group.lines.tolist() == list(range(3, 3 + 2 * len(cells), 2))
+    np.testing.assert_array_equal(values[:, 0], expected + [np.nan] * 7)
+    assert people == [f"NA i_{cell}" for cell in cells]
+    assert lines.tolist() == list(range(3, 3 + 2 * len(cells), 2))
 
 
 @pytest.mark.parametrize("cell", ["abc", "0x10", "1,5", "1_000", "True", "-", ".", '"1"', "1d3"])
@@ -70,7 +70,7 @@ def test_names_must_occur_once(tmp_path):
         read_all(path, ["A"])
     with pytest.raises(InputError, match=r"no column 'X' in the header.*columns are: A, B, A, C,"):
         read_all(path, ["B", "X"])
-    assert read_all(path, ["B"])[0].values.tolist() == [[2]]
+    assert read_all(path, ["B"])[0][2].tolist() == [[2]]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_groups_of_rows_join_to_what_pandas_reads(tmp_path, cells, monkeypatch):
     frame.to_csv(path, sep="\t", na_rep="NA", index=False)
     groups = read_all(path, ["C", "A"])
     assert len(groups) == -(-23 // max(1, cells // 5))
-    values = np.concatenate([group.values for group in groups])
+    values = np.concatenate([values for *_, values in groups])
     np.testing.assert_array_equal(values, frame[["C", "A"]])  # every digit kept
-    assert [i for group in groups for i in group.people] == [f"0 i{k}" for k in range(23)]
-    assert [i for group in groups for i in group.lines] == list(range(2, 25))
+    assert [i for people, *_ in groups for i in people] == [f"0 i{k}" for k in range(23)]
+    assert [i for _, lines, _ in groups for i in lines] == list(range(2, 25))

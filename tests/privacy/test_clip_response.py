@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.planning import clip_response, response_of_scaled_records
 
@@ -60,9 +60,9 @@ def test_missing_values_make_rows_shorter_and_the_slope_larger(n_phenotypes, sha
 @pytest.mark.parametrize(
     ("privacy", "long_records"),
     [
-        (PrivacyUnit.FULL, LongRecords.RECORD),
-        (PrivacyUnit.FEATURE, LongRecords.RECORD),
-        (PrivacyUnit.LABEL, LongRecords.PHENOTYPES),
+        (PrivacyUnit.FULL, "record"),
+        (PrivacyUnit.FEATURE, "record"),
+        (PrivacyUnit.LABEL, "phenotypes"),
     ],
 )
 def test_weights_of_scaled_records_have_the_slope(clip, bound, privacy, long_records):

@@ -21,15 +21,15 @@ from primo_scale.gaussian import noise
 from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.privacy.private_statistics import Draw, privatise
+from primo_scale.privacy.private_statistics import privatise
 
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.link")
 
 
 def drawn_from(key, folder, raw):
     """Return the digest of the statistics that the test draws from a key."""
-    draw = Draw(MECHANISM, KeystreamNoise(key), folder / "again", lambda *_: None)
-    return privatise(raw, draw).matrices.sha256()
+    again = privatise(raw, MECHANISM, KeystreamNoise(key), folder / "again", lambda *_: None)
+    return again.matrices.sha256()
 
 
 def in_a_child(folder, prepare, function, *arguments):
@@ -140,7 +140,7 @@ def test_statistics_that_are_damaged_or_lost_are_not_drawn_again(tmp_path, raw):
     """The key is removed, and what was drawn may have been seen."""
     open_budget(tmp_path, 5.0)
     charge = pay(tmp_path, raw)[1].charge.id
-    store = noise_store(tmp_path).statistics_path(charge)
+    store = noise_store(tmp_path).path_of(charge, "zarr")
     (chunk,) = store.glob("observed/c/0")
     flip_a_bit(chunk)
     with pytest.raises(InputError, match="damaged") as found:

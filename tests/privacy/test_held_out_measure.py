@@ -11,7 +11,7 @@ from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import PhenotypeBounds, code_outcomes
-from primo_scale.outcomes.store import OutcomeFiles, align_outcomes, choose_held_out
+from primo_scale.outcomes.store import align_outcomes, choose_held_out
 from primo_scale.privacy.private_statistics import (
     UNIT,
     ScoredPeople,
@@ -118,8 +118,7 @@ def test_one_person_moves_one_group_alone(tmp_path):
         rows = (f"{i} {i} {y}\n" for i, y in zip(ids, values, strict=True))
         file.write_text("FID IID y\n" + "".join(rows))
         path = tmp_path / f"{number}.zarr"
-        files = OutcomeFiles(file)
-        found = align_outcomes(path, samples, files, coding, scratch=tmp_path, held_out=apart)
+        found = align_outcomes(path, samples, [file], coding, scratch=tmp_path, held_out=apart)
         held = found.read_held_out(slice(0, 12)).tolist()
         return held, [found.read_rows(slice(0, 12)).tolist(), found.observed.tolist()]
 

@@ -16,7 +16,7 @@ from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import NoiseScales, Promise, Recipe
-from primo_scale.privacy.private_statistics import Draw, privatise, smallest_eigenvalue
+from primo_scale.privacy.private_statistics import privatise, smallest_eigenvalue
 from primo_scale.storage.block_matrices import BlockLayout
 
 # Large enough that the lattice is that of the integers, so that draws are added unchanged.
@@ -56,8 +56,8 @@ def mechanism_of(layout, scales, copies=1, promise=HIDES_N):
 
 def drawn(folder, layout, scales, source, copies=1, promise=HIDES_N):
     mechanism = mechanism_of(layout, scales, copies, promise)
-    draw = Draw(mechanism, source, folder / "private", lambda done, total: None)
-    return privatise(zero_statistics(folder / "raw", layout, largest_gram=0), draw).matrices
+    raw = zero_statistics(folder / "raw", layout, largest_gram=0)
+    return privatise(raw, mechanism, source, folder / "private", lambda *_: None).matrices
 
 
 def svec(size, sigma):
@@ -149,11 +149,9 @@ def test_a_public_statistic_is_unchanged_and_that_of_residuals_by_covariates_is_
     writer = write_matrices(tmp_path / "raw", LAYOUT, grams, crosses, outcomes, np.arange(4))
     raw = RawStatistics(writer.finish({}), 1000, "digest", {})
     label = Promise(1.0, 1e-6, PrivacyUnit.LABEL)
-    draw = Draw(
-        mechanism_of(LAYOUT, public, promise=label), KeystreamNoise(KEY), tmp_path / "private",
-        lambda done, total: None,
-    )  # fmt: skip
-    matrices = privatise(raw, draw).matrices
+    mechanism = mechanism_of(LAYOUT, public, promise=label)
+    private = privatise(raw, mechanism, KeystreamNoise(KEY), tmp_path / "private", lambda *_: None)
+    matrices = private.matrices
     for block in range(2):
         np.testing.assert_array_equal(matrices.gram(block), grams[block])
         np.testing.assert_array_equal(matrices.cross(block)[:, :2], crosses[block][:, :2])

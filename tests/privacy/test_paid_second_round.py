@@ -14,7 +14,6 @@ from primo_scale.accumulation.statistics import RawOwnSums
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.ledger.accounts import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy.mechanism import SHARES, Promise, release_cost, second_round
 from primo_scale.privacy.payment import (
@@ -36,7 +35,7 @@ NOISE = second_round(Promise(1.0, 1e-6, share=SHARE), 4000, 10_000, 900_000)
 def pay_twice(folder, raw, sums=SUMS, noise=NOISE):
     promise, cost = MECHANISM.promise, release_cost(MECHANISM.promise, None)
     with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
+        payer = Payer(ledger, noise_store(folder), ACCOUNT, "people")
         found, _ = pay_for_adjustment(NOBODY, 100, promise, cost, payer)
         charge = payer.charge(found.charge)
         private = draw_statistics(raw, MECHANISM, payer, charge, lambda *_: None)
@@ -61,7 +60,7 @@ def test_one_key_draws_both_rounds_once(tmp_path, raw):
     (charge,) = charges_of(tmp_path)
     assert len(charge.bound_to) == 2 and key_left(tmp_path) is None
     np.testing.assert_array_equal(pay_twice(tmp_path, raw), drawn)
-    noise_store(tmp_path).second_round_path(charge.id).unlink()
+    noise_store(tmp_path).path_of(charge.id, "second_round.json").unlink()
     with pytest.raises(InputError, match="is lost, and its key too"):
         pay_twice(tmp_path, raw)
 
@@ -77,10 +76,10 @@ def test_the_key_serves_no_other_second_round(tmp_path, raw, step, sums, noise):
     assert killed_at("statistics stored", pay_twice, tmp_path, raw) == KILLED
     assert killed_at(step, pay_twice, tmp_path, raw) == KILLED
     (charge,) = charges_of(tmp_path)
-    noise_store(tmp_path).second_round_path(charge.id).unlink(missing_ok=True)
+    noise_store(tmp_path).path_of(charge.id, "second_round.json").unlink(missing_ok=True)
     with pytest.raises(InputError, match="for other statistics or another method"):
         pay_twice(tmp_path, raw, sums, noise)
-    assert not noise_store(tmp_path).second_round_path(charge.id).exists()
+    assert not noise_store(tmp_path).path_of(charge.id, "second_round.json").exists()
     pay_twice(tmp_path, raw)
     assert len(charges_of(tmp_path)) == 1
 
@@ -106,7 +105,7 @@ def measure(folder, raw, exact=100):
     asked = replace(MECHANISM, hold_out=hold_out_noise(1, 100, 1.0, "fit"))
     people = People(np.ones(1), np.ones(1), lambda: (), exact=exact)
     with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
+        payer = Payer(ledger, noise_store(folder), ACCOUNT, "people")
         cost = release_cost(asked.promise, None)
         found, _ = pay_for_adjustment(NOBODY, 100, asked.promise, cost, payer)
         charge = payer.charge(found.charge)
@@ -139,6 +138,6 @@ def test_a_measurement_is_replayed_and_not_repeated_for_other_weights(tmp_path, 
     noisy = measure(tmp_path, raw)
     assert measure(tmp_path, raw, exact=101) == noisy  # stored: nobody is scored again
     (charge,) = charges_of(tmp_path)
-    noise_store(tmp_path).hold_out_path(charge.id).unlink()
+    noise_store(tmp_path).path_of(charge.id, "hold_out.json").unlink()
     with pytest.raises(InputError, match="is lost, and its key too"):
         measure(tmp_path, raw)

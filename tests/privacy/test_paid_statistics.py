@@ -70,8 +70,8 @@ def test_statistics_of_another_draw_are_refused(tmp_path, raw):
     store, charge = noise_store(tmp_path), charge_for(tmp_path, raw)
     (tmp_path / "other").mkdir()
     other = charge_for(tmp_path / "other", raw, mechanism(0.3))
-    shutil.rmtree(store.statistics_path(charge))
-    noise_store(tmp_path / "other").statistics_path(other).rename(store.statistics_path(charge))
+    shutil.rmtree(store.path_of(charge, "zarr"))
+    noise_store(tmp_path / "other").path_of(other, "zarr").rename(store.path_of(charge, "zarr"))
     with pytest.raises(InputError, match="are not those that the ledger recorded"):
         pay(tmp_path, raw)
 
@@ -130,10 +130,10 @@ def test_a_paid_key_waits_for_its_own_request(tmp_path, raw):
 def test_a_removed_key_stays_removed_after_power_loss(tmp_path, raw, monkeypatch):
     """Also where an earlier run removed it and got no further."""
     store, durable = noise_store(tmp_path), []
-    monkeypatch.setattr(
-        payment, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
-    )
     charge = store.create_key(())
+    monkeypatch.setattr(
+        payment.files, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
+    )
     store.open_key(charge)
     store.remove_key(charge)
     store.remove_key(charge)

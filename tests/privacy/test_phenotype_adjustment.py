@@ -18,7 +18,7 @@ from support.tiny_release import (
     pay_adjustment,
 )
 
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -112,7 +112,7 @@ def test_a_key_serves_no_second_statistics(tmp_path, raw, other, changes):
     asked[other] = replace(asked[other], **changes)
     with pytest.raises(InputError, match="for other statistics or another method"):
         pay(tmp_path, *asked.values())
-    assert not noise_store(tmp_path).statistics_path(charges_of(tmp_path)[0].id).exists()
+    assert not noise_store(tmp_path).path_of(charges_of(tmp_path)[0].id, "zarr").exists()
     pay(tmp_path, raw)
     with pytest.raises(InputError, match="for other statistics or another method"):
         pay(tmp_path, *asked.values())
@@ -208,7 +208,7 @@ def test_no_neighbour_with_other_covariates_moves_the_sums_further_than_mu(unit,
     bounds = PublicBounds(3000, None, 3 * 2**22, (3,), 1000, 1)
     promise = Promise(1.0, 1e-6, unit, adjacency, share=1 - SHARES.adjustment)
     found = calibrate(bounds, promise, Recipe(), split=1.3)
-    rule = ClippingRule(LongRecords.RECORD, bounds.row_norm, None, bounds.phenotype_norm)
+    rule = ClippingRule("record", bounds.row_norm, None, bounds.phenotype_norm)
     x = random.integers(-40, 41, (400, 3))
     x[200:] = -x[:200] * random.choice([0, 1], (200, 1))
     rows = np.full((400, 4), before.constant, dtype=np.int16)

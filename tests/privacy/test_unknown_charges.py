@@ -33,7 +33,7 @@ def refused(folder, raw, file):
 def test_noise_of_another_ledger_is_refused(tmp_path, raw):
     charge = pay(tmp_path, raw)[1].charge.id
     ledger = replace_ledger(tmp_path)
-    refused(tmp_path, raw, noise_store(tmp_path).statistics_path(charge))
+    refused(tmp_path, raw, noise_store(tmp_path).path_of(charge, "zarr"))
     (tmp_path / "backup.sqlite").replace(ledger)
     assert pay(tmp_path, raw)[1].charge.id == charge
     assert len(charges_of(tmp_path)) == 1

@@ -48,7 +48,7 @@ def frequencies(folder):
 @pytest.mark.parametrize("privacy", thinned(["full", "label", "feature", "clipped"], every=4))
 def test_the_sums_are_those_without_the_people_held_out(cohort, privacy, monkeypatch):
     """The noise of the adjustment, which would differ, is left out."""
-    monkeypatch.setattr(payment, "add_symmetric_noise", lambda gram, sigma, **options: gram)
+    monkeypatch.setattr(payment.noise, "add_symmetric_noise", lambda gram, sigma, **options: gram)
     options = ["--ld-blocks", "window:5"]
     options += frequencies(cohort.folder) if privacy == "clipped" else ["--privacy", privacy]
     assert cohort.accumulate("--hold-out", 0.1, *options).exit_code == 0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from primo_scale.ledger.accounts import Account, PayingCohort
+from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.store import RawAdjustment
 from primo_scale.privacy.mechanism import (
@@ -48,7 +48,7 @@ def pay(folder, raw, asked=MECHANISM, cohort="cohort", *, exact=NOBODY):
     promise = asked.promise
     account = Account(cohort, promise.unit, promise.adjacency)
     with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = Payer(ledger, PayingCohort(account, "people"), noise_store(folder))
+        payer = Payer(ledger, noise_store(folder), account, "people")
         cost = release_cost(promise, asked.recipe.subsample)
         found, receipt = pay_for_adjustment(exact, 100, promise, cost, payer)
         charge = payer.charge(found.charge)
@@ -61,7 +61,7 @@ def pay_adjustment(folder, raw=None, *, exact=NOBODY, epsilon=1.0, norm=100):
     """Return the noisy adjustment and the receipt; the raw statistics play no part."""
     promise = Promise(epsilon, 1e-6)
     with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
+        payer = Payer(ledger, noise_store(folder), ACCOUNT, "people")
         return pay_for_adjustment(exact, norm, promise, release_cost(promise, None), payer)
 
 

@@ -83,7 +83,7 @@ def noisy_numbers(change: np.ndarray, noisy: dict[str, Any], index: int) -> floa
 
 
 def clipped(row: Row, kind: Mode) -> Row:
-    """Return a row clipped as in docs/maths/clipping-and-integers.md, without rounding."""
+    """Return a row clipped as in docs/maths/planning.md, without rounding."""
     x, y = row.x.copy(), row.y
     if kind.privacy == "label":
         longest = math.sqrt(PHENOTYPE_NORM) * min(1, math.sqrt(ROW_NORM) / norm(x))

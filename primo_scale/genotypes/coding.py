@@ -382,7 +382,7 @@ def block_row_norms(coding: GenotypeCoding, boundaries: tuple[int, ...]) -> tupl
     With frequencies they are ``(1.3 + 8 / sqrt(d_b)) V_b``, which is looser than for a whole row,
     because codes of variants in linkage disequilibrium are large together. In blocks of 50 to 1000
     variants, they leave 96 to 98% of the rows of 1000 Genomes chromosome 22 unclipped, and all rows
-    of the sparser HapMap3 (see docs/maths/blocks.md). Without frequencies no row is clipped.
+    of the sparser HapMap3 (see docs/maths/sensitivity.md). Without frequencies no row is clipped.
     """
     largest = largest_block_norms(coding.code_table, boundaries)
     if coding.unit == 1:

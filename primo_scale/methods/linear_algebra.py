@@ -248,7 +248,7 @@ def missing_rescale(observed: Float64, n_samples: float, *, least: float = 0.1) 
     """Return the factor n / n_j, at most 1 / `least`, for zero-filled missing phenotypes.
 
     The factor is valid if values are missing completely at random
-    (docs/maths/counts-and-moments.md). `observed` is the number of people n_j with each phenotype,
+    (docs/maths/sensitivity.md). `observed` is the number of people n_j with each phenotype,
     shape (l,): noisy, or exact for a release stamped NOT PRIVATE. `n_samples` is n, noisy where it
     is private. A larger factor would give weights mostly noise.
     """

@@ -162,7 +162,7 @@ def split_for(
     Noise on X'X of one LD block affects only the weights of that block, hence ``largest_block``.
     `phenotype_norm` is the bound N_y on the squared norm of y, and `block_norm` the largest bound
     beta_b if rows are also clipped in every block, where t is at least 1.2, else None.
-    Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 3; docs/maths/planning.md,
+    Source: docs/maths/sensitivity.md, Theorem 3; docs/maths/planning.md,
     "The split between S and G".
     """
     weights_norm = (

@@ -1,11 +1,11 @@
 """Privacy accounting that the product does not use, for comparison with its own.
 
-`pair` is the joint shift of X'X and X'Z at any noise (docs/maths/gram.md, Theorem 1), which the
-product needs only at the scales of `primo_scale.gaussian.sensitivity.stacked`. `zcdp_sigma` is the
-best known conversion from rho-zCDP to (epsilon, delta), which discrete-Gaussian accounting uses:
+`pair` is the joint shift of X'X and X'Z at any noise (docs/maths/sensitivity.md, Theorem 2), which
+the product needs only at the scales of `primo_scale.gaussian.sensitivity.stacked`. `zcdp_sigma` is
+the best conversion known from rho-zCDP to (epsilon, delta), which discrete-Gaussian accounts use:
 ``delta = inf_{a > 1} exp((a-1)(a rho - eps)) / (a-1) (1 - 1/a)^a`` (Canonne, Kamath and Steinke,
 "The Discrete Gaussian for Differential Privacy", 2020, Corollary 13). The product's exact profile
-needs 5 to 7% less noise (docs/maths/calibration.md).
+needs 5 to 7% less noise (docs/maths/noise.md).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def pair(gram_share: float, cross_share: float, adjacency: Adjacency) -> float:
     """Return the squared shift mu^2 of a joint release of (X'X, X'Z), full or feature privacy.
 
     Under replace-one no neighbours attain both sensitivities: that of X'X needs orthogonal rows,
-    and that of X'Z needs opposite rows. Source: docs/maths/gram.md, Theorem 1.
+    and that of X'Z needs opposite rows. Source: docs/maths/sensitivity.md, Theorem 2.
 
     The shares are ``A = N_x^2 / sigma1^2`` and ``D = N_x N_z / sigma2^2``. The bound is valid and
     attained for svec noise and for equal noise on the upper triangle. With label privacy X'X is

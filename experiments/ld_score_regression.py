@@ -3,7 +3,7 @@
 The commands of ldsc 2.0.1 read ``sumstats/`` as a recipient of a release would. LD scores are
 LDSC's own, from genotypes of other people of the population. Heritability and intercept are
 averaged over the phenotypes of the releases that state the same privacy. A second run continues
-the first. docs/maths/summary-statistics.md has the table.
+the first.
 """
 
 from __future__ import annotations

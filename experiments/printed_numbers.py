@@ -1,9 +1,9 @@
 """Numbers that docs/maths prints, computed again.
 
-They are noise scales and the true privacy guarantees of the papers' constants (calibration.md and
-papers.md), and what the joint calibration of (X'X, X'Y) saves (gram.md). This module is arithmetic
-only, without data or random numbers. True epsilons use the exact joint sensitivity and the exact
-Gaussian profile of the product.
+They are noise scales and the true privacy guarantees of the papers' constants (noise.md and
+papers.md), and what the joint calibration of (X'X, X'Y) saves (sensitivity.md). This module is
+arithmetic only, without data or random numbers. True epsilons use the exact joint sensitivity and
+the exact Gaussian profile of the product.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DELTA = 1 / N_HAPLOTYPES**2
 EPSILON = 5.0
 N_VARIANTS = 25
 _REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
-# a/b of the example of gram.md: d = 800 variants, one phenotype.
+# a/b of the example of sensitivity.md: d = 800 variants, one phenotype.
 _MANY_VARIANTS_RATIO = 23.0
 
 
@@ -210,7 +210,7 @@ def joint_scales(split: float, mu: float) -> tuple[float, float]:
 
 
 def calibrations() -> list[Printed]:
-    """Return the sizes of docs/maths/gram.md, loosest first."""
+    """Return the sizes of docs/maths/sensitivity.md, loosest first."""
     gram, cross = sensitivity.gram(1, _REPLACE), sensitivity.cross(1, 1, _REPLACE)
     c = papers.primo_c(EPSILON / 2, DELTA / 2)
     half = mu_for(EPSILON / 2, DELTA / 2)

@@ -3,7 +3,7 @@
 A record has coded genotypes x (in LD blocks x_b) and phenotypes y, adjusted for the covariates, on
 the lattice. Each rule is a function of one record and of public
 numbers, so that it costs no privacy. Its results satisfy integer inequalities, which the privacy
-guarantee rests on (docs/maths/clipping-and-integers.md):
+guarantee rests on (docs/maths/planning.md):
 
 ==============  ==============================================================================
 record          ``||x_b||^2 <= beta_b``, ``||x||^2 <= N_x``, ``||y||^2 <= N_y``. If x is too long,

@@ -412,9 +412,9 @@ def audit_bounds(*, by_block: bool) -> PublicBounds:
 def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
     """Return the pairs for the audit of a mechanism.
 
-    Source: the worst neighbours in docs/maths/gram.md, blocks.md, label.md, add-remove.md and
-    subsampling.md. The mechanism is calibrated to `audit_bounds`; at another split than `SPLIT` its
-    pairs are valid and close to the worst.
+    Source: the worst neighbours in docs/maths/sensitivity.md and subsampling.md. The mechanism is
+    calibrated to `audit_bounds`; at another split than `SPLIT` its pairs are valid and close to the
+    worst.
     """
     promise, bounds = mechanism.promise, mechanism.bounds
     replaced = promise.adjacency is Adjacency.REPLACE_ONE
@@ -461,10 +461,10 @@ def grams(rows: Integers, block_sizes: tuple[int, ...]) -> tuple[Integers, ...]:
 def _farthest_genotypes(mechanism: Mechanism) -> tuple[Integers, Integers]:
     """Return the two genotype rows with the largest joint shift for opposite phenotypes.
 
-    Their cosine is t/2 (docs/maths/gram.md, Theorem 1). Rows clipped in blocks have one direction:
-    one row is long in the first block and short in the second, and the other row is the reverse
-    (docs/maths/blocks.md, Theorem 2). X'X of a subsample is a separate release, in which orthogonal
-    rows have the largest distance.
+    Their cosine is t/2. Rows clipped in blocks have one direction: one row is long in the first
+    block and short in the second, and the other row is the reverse (docs/maths/sensitivity.md,
+    Theorem 2). X'X of a subsample is a separate release, in which orthogonal rows have the largest
+    distance.
     """
     bounds = mechanism.bounds
     if mechanism.recipe.subsample is not None:

@@ -1,4 +1,4 @@
-"""Exact calibration of the Gaussian mechanism to (epsilon, delta) (docs/maths/calibration.md).
+"""Exact calibration of the Gaussian mechanism to (epsilon, delta) (docs/maths/noise.md).
 
 One number, mu, describes a set of Gaussian releases: the length of the joint shift that one person
 can cause, in units of the noise. Its (epsilon, delta) curve is the analytic Gaussian profile of
@@ -18,7 +18,7 @@ from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import Adjacency
 
 # Share of epsilon that covers the cost of noise on a lattice instead of the real line and the
-# error of the floating-point profile, inside the region below (docs/maths/noise.md, Theorem 4).
+# error of the floating-point profile, inside the region below (docs/maths/noise.md, Theorem 8).
 # Releases are calibrated at epsilon (1 - LATTICE_MARGIN).
 LATTICE_MARGIN = 1e-6
 SMALLEST_EPSILON = 1e-3
@@ -55,7 +55,7 @@ def log_delta(epsilon: float, mu: float) -> float:
     ``x = epsilon/mu`` and the Mills ratio ``M(u) = Phi(-u)/phi(u)`` this is
     ``phi(x - mu/2) [M(x - mu/2) - M(x + mu/2)]``, without overflow or cancellation: the relative
     error is below 1e-10 for epsilon from 0.001 to 100 and delta down to 1e-300.
-    Source: docs/maths/calibration.md, Theorem 1.
+    Source: docs/maths/noise.md, Theorem 1.
     """
     near = epsilon / mu - mu / 2
     far = epsilon / mu + mu / 2
@@ -93,7 +93,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     """Return the largest mu that is (epsilon, delta)-private, rounded down by a relative 1e-12.
 
     An epsilon or delta that no mechanism could have raises a UsageError.
-    Source: docs/maths/calibration.md, Theorem 1.
+    Source: docs/maths/noise.md, Theorem 1.
     """
     _check(epsilon, delta)
     log_target = math.log(delta)
@@ -110,7 +110,7 @@ def epsilon_for(mu: float, delta: float) -> float:
     """Return the smallest epsilon at which mu is (epsilon, delta)-private, rounded up.
 
     A mu or delta that no mechanism could have raises a UsageError.
-    Source: docs/maths/calibration.md, Theorem 1.
+    Source: docs/maths/noise.md, Theorem 1.
     """
     if not (math.isfinite(mu) and mu >= 0):
         raise UsageError("mu must be finite and not negative", value=mu)
@@ -129,7 +129,7 @@ def release_mu(epsilon: float, delta: float) -> float:
 
     An epsilon outside of 1e-3 to 100, or a delta outside of 1e-30 to 1e-3, raises a UsageError: the
     lattice margin is proved, and the profile is accurate, only in this region.
-    Source: docs/maths/calibration.md, Theorem 1; docs/maths/noise.md, Theorem 4.
+    Source: docs/maths/noise.md, Theorems 1 and 8.
     """
     _check(epsilon, delta)
     for name, value, low, high, remedy in (
@@ -150,7 +150,7 @@ def release_mu(epsilon: float, delta: float) -> float:
 def check_draws(draws: int) -> None:
     """Refuse a release of more noisy values than the lattice margin is proved for.
 
-    Source: docs/maths/noise.md, Theorem 4.
+    Source: docs/maths/noise.md, Theorem 8.
     """
     if draws > MOST_DRAWS:
         raise UsageError(
@@ -165,7 +165,7 @@ def composed_epsilon(cost: Cost, delta: float) -> float:
     """Return the epsilon, at `delta`, of the composition of releases with a given total cost.
 
     It is ``eps(mu, delta - sum delta_j) + sum eps_j``, or infinite if sum delta_j reaches delta.
-    Source: docs/maths/calibration.md, Theorems 2 and 3.
+    Source: docs/maths/noise.md, Theorems 2 and 3.
     """
     if cost.delta >= delta:
         return math.inf
@@ -178,7 +178,7 @@ def optimal_split(gram_weight: float, cross_weight: float, adjacency: Adjacency)
 
     Under replace-one it is ``(-b + sqrt(b^2 + 16ab)) / 4a`` in (0, 2], computed without
     cancellation. Under add-remove, where A + D is given, it is ``sqrt(b/a)``.
-    Source: docs/maths/gram.md, Theorem 3.
+    Source: docs/maths/sensitivity.md, Theorem 3.
 
     The weights are ``a = N_x ||W||_F^2 / 2`` and ``b = l N_z``: the first-order excess losses due
     to the noise on X'X and on X'Z, in the same unit.
@@ -192,8 +192,9 @@ def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
     """Return the split t that minimises ``a/Q + b/D`` for the release by block, replace-one.
 
     With ``tau = t/2``, ``1/Q = 2 (1 + tau)^3`` and ``1/D = 2 (1 + tau)^3 / (tau (3 + tau^2))``
-    (docs/maths/blocks.md, Theorem 3). The weights a and b are those of `optimal_split`. The minimum
-    is flat, so t is rounded to a positive multiple of 1/64, which is exact in every formula.
+    (docs/maths/sensitivity.md, Theorem 3). The weights a and b are those of `optimal_split`. The
+    minimum is flat, so t is rounded to a positive multiple of 1/64, which is exact in every
+    formula.
     """
     gamma = math.sqrt(cross_weight / gram_weight)
     stretch = 1 + gamma / 3

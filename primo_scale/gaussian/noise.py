@@ -2,7 +2,7 @@
 
 A Gaussian on the lattice ``2^-k Z``, with at least 2^32 lattice steps per standard deviation, is
 added to every entry, and the sum is rounded to an integer. Up to a difference that the margin of
-the calibration covers (docs/maths/sampler.md), this is post-processing of the ideal Gaussian
+the calibration covers (Theorem 13), this is post-processing of the ideal Gaussian
 mechanism. No floating-point number is added to the data, which prevents attacks on low-order bits.
 """
 
@@ -233,7 +233,7 @@ def _accepted(key: bytes, scale: Scale, start: int, count: int) -> Integers:
 # `decide` evaluates an attempt with big integers. `decide_from_prefixes` is compiled and evaluates
 # the leading 64 bits of three uniform random numbers of 448. It returns UNDECIDED for about one
 # attempt in 25,000, where these bits do not suffice, so the two never disagree. Neither uses
-# floating-point numbers (docs/maths/sampler.md, Theorems 2 and 3).
+# floating-point numbers (docs/maths/noise.md, Theorems 11 and 12).
 
 
 WORDS_PER_ATTEMPT = 3
@@ -243,7 +243,7 @@ REJECTED, ACCEPTED, UNDECIDED = 0, 1, 2
 SMALLEST_SCALE = 2.0**32
 LARGEST_SCALE = 2.0**58
 
-# The proof in docs/maths/sampler.md holds for these constants.
+# The proof in docs/maths/noise.md holds for these constants.
 BINS_PER_SIGMA = 64
 TAIL_SIGMAS = 24  # a Gaussian exceeds it with probability 3e-127
 N_BINS = TAIL_SIGMAS * BINS_PER_SIGMA

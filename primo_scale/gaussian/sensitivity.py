@@ -39,7 +39,7 @@ def gram(row_norm: int, adjacency: Adjacency) -> float:
     The upper triangle with equal noise and the svec (half the noise variance off the diagonal) have
     the same sensitivity. Under replace-one, two orthogonal rows attain ``sqrt(2) N_x``. A single
     column has no orthogonal rows and moves by at most ``N_x``.
-    Source: docs/maths/single-statistics.md, Theorem 1.
+    Source: docs/maths/sensitivity.md, Theorem 1 (a).
     """
     factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     return _root(factor * row_norm**2)
@@ -52,7 +52,7 @@ def smallest_eigenvalue(row_norm: int, *, n_samples: int, n_columns: int) -> flo
     down adds 1, and the error of the solver, at most ``16 d 2^-53 n N_x``, counts twice. The
     smallest eigenvalue of all LD blocks moves by at most as much as that of one block: `n_columns`
     is then the size of the largest block, and `row_norm` may be the largest ``min(beta_b, N_x)``.
-    Source: docs/maths/single-statistics.md, Theorem 2.
+    Source: docs/maths/sensitivity.md, Theorem 1 (b).
     """
     solver_error = Fraction(16 * n_columns * n_samples * row_norm, 2**53)
     return _float_up(row_norm + 1 + 2 * solver_error)
@@ -61,7 +61,7 @@ def smallest_eigenvalue(row_norm: int, *, n_samples: int, n_columns: int) -> flo
 def cross(row_norm: int, outcome_norm: int, adjacency: Adjacency) -> float:
     """Return the sensitivity of X'Z for every privacy unit, with the two bounds of that unit.
 
-    Source: docs/maths/single-statistics.md, Theorem 4.
+    Source: docs/maths/sensitivity.md, Theorem 1 (d).
     """
     factor = 4 if adjacency is Adjacency.REPLACE_ONE else 1
     return _root(factor * row_norm * outcome_norm)
@@ -70,7 +70,7 @@ def cross(row_norm: int, outcome_norm: int, adjacency: Adjacency) -> float:
 def cross_of_clipped_products(product_norm: int, adjacency: Adjacency) -> float:
     """Return the sensitivity of X'Z if ``||x_i||^2 ||z_i||^2 <= product_norm``: label privacy.
 
-    Source: docs/maths/label.md.
+    Source: docs/maths/sensitivity.md, Theorem 1 (d).
     """
     return cross(product_norm, 1, adjacency)
 
@@ -78,7 +78,7 @@ def cross_of_clipped_products(product_norm: int, adjacency: Adjacency) -> float:
 def observed_counts(n_phenotypes: int) -> float:
     """Return the sensitivity of the counts of observed phenotypes, for both adjacencies.
 
-    Source: docs/maths/counts-and-moments.md, Theorem 1.
+    Source: docs/maths/sensitivity.md, Theorem 1 (e).
     """
     return _root(n_phenotypes)
 
@@ -117,7 +117,7 @@ def stacked(row_norm: int, split: float) -> float:
     ``k^2 = split N_x / (2 N_z)``. This Gram matrix contains X'X, k X'Z and k^2 Z'Z, so that noise
     sigma1 on it is noise ``sigma1``, ``sigma1 / (sqrt2 k)`` and ``sigma1 / k^2`` on the three. The
     last one is free for ``0 < split <= 2``, because it adds nothing to mu^2.
-    Source: docs/maths/gram.md, Theorems 1 and 2.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``stacked``.
     """
     return _root(2 * (row_norm * (1 + Fraction(split) / 2)) ** 2)
 
@@ -127,7 +127,7 @@ def stacked_block(block_norm: int, row_norm: int, split: float) -> float:
 
     It is ``sqrt(beta_b / N_x)`` times `stacked`, beside the same X'Z and Z'Z. The proof averages,
     with weights beta_b / N_x, the Gram matrices of ``(x_b / sqrt(beta_b), k z / sqrt(N_x))``.
-    Source: docs/maths/blocks.md, Theorem 1.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``stacked`` with LD blocks.
     """
     return _root(2 * block_norm * row_norm * (1 + Fraction(split) / 2) ** 2)
 
@@ -135,7 +135,7 @@ def stacked_block(block_norm: int, row_norm: int, split: float) -> float:
 def label_phenotype_gram_factor(phenotype_norm: int) -> float:
     """Return sigma of Y'Y (svec) at mu = 1 that is free beside X'Y: label privacy, replace-one.
 
-    Source: docs/maths/label.md; docs/maths/gram.md, Theorem 1, with exchanged roles.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``label``.
     """
     return _root(8 * phenotype_norm**2)
 
@@ -144,7 +144,8 @@ def block_gram_factor_add_remove(block_norm: int, row_norm: int) -> float:
     """Return sigma_b of ``X_b'X_b`` at which all blocks together have mu = 1: add-remove.
 
     ``sum_b ||x_b||^4 / (beta_b N_x) <= sum_b ||x_b||^2 / N_x <= 1``. The squared shifts of X'Z and
-    Z'Z are added to it. Source: docs/maths/blocks.md, Theorem 4.
+    Z'Z are added to it.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``add-remove``.
     """
     return _root(min(block_norm, row_norm) * row_norm)
 
@@ -158,7 +159,7 @@ def block_gram_factor(block_norm: int, row_norm: int, *, split: float) -> float:
     feature privacy. At t = 2 the factors are ``4 sqrt(beta_b N_x)``, ``2 sqrt(N_x N_z)`` and
     ``2 sqrt2 N_z``, and X'X is free beside X'Z. A smaller split reduces the noise on X'X and
     increases that on X'Z. A split outside of (0, 2] raises a ValueError.
-    Source: docs/maths/blocks.md, Theorem 2.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``by-block``.
     """
     total, _ = _block_terms(split)
     return _root(total * min(block_norm, row_norm) * row_norm)
@@ -167,7 +168,7 @@ def block_gram_factor(block_norm: int, row_norm: int, *, split: float) -> float:
 def cross_factor_by_block(row_norm: int, outcome_norm: int, *, split: float) -> float:
     """Return sigma of X'Z beside `block_gram_factor` at the same split: replace-one.
 
-    Source: docs/maths/blocks.md, Theorem 2.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``by-block``.
     """
     total, tilt = _block_terms(split)
     return _root(total / (tilt * (3 + tilt**2)) * row_norm * outcome_norm)
@@ -176,7 +177,7 @@ def cross_factor_by_block(row_norm: int, outcome_norm: int, *, split: float) -> 
 def outcome_gram_factor_by_block(outcome_norm: int, *, split: float) -> float:
     """Return sigma of Z'Z (svec) beside `block_gram_factor`, free at every split: replace-one.
 
-    Source: docs/maths/blocks.md, Theorem 2.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``by-block``.
     """
     total, tilt = _block_terms(split)
     return _root(total * (1 + tilt**2) / (tilt**2 * (3 + tilt**2)) * outcome_norm**2)

@@ -3,7 +3,7 @@
 Dosage g of variant j becomes ``k_j g - m_j``, and a missing genotype becomes 0. The multipliers k
 and centres m are constants or come from a public reference panel, never from the cohort. The coding
 is therefore a fixed function of one person's genotypes and costs no privacy
-(docs/maths/clipping-and-integers.md, step 1).
+(docs/maths/planning.md, step 1).
 
 Of the cohort, only the .bim file is read here, which is public as the panel's is. Two files may
 name the alleles of a variant on either strand.
@@ -354,7 +354,7 @@ def default_row_norm(coding: GenotypeCoding) -> int:
 
     Without frequencies it is the largest possible norm, so that no row is clipped. With frequencies
     it is ``(1 + 1 / sqrt(d)) V``, near the mean norm: a looser bound needs more noise than it saves
-    clipping (docs/maths/clipping-and-integers.md). It is at most 2 V, and so at most the largest
+    clipping (docs/maths/planning.md). It is at most 2 V, and so at most the largest
     possible norm. The constant and the covariates are outcome columns and not part of the row.
     """
     if coding.unit == 1:
@@ -368,7 +368,7 @@ def block_row_norms(coding: GenotypeCoding, boundaries: tuple[int, ...]) -> tupl
     With frequencies they are ``(1.3 + 8 / sqrt(d_b)) V_b``, which is looser than for a whole row,
     because codes of variants in linkage disequilibrium are large together. In blocks of 50 to 1000
     variants, they leave 96 to 98% of the rows of 1000 Genomes chromosome 22 unclipped, and all rows
-    of the sparser HapMap3 (see docs/maths/blocks.md). Without frequencies no row is clipped.
+    of the sparser HapMap3 (see docs/maths/sensitivity.md). Without frequencies no row is clipped.
     """
     largest = largest_block_norms(coding.code_table, boundaries)
     if coding.unit == 1:

@@ -2,7 +2,7 @@
 
 In every block the coordinates are ``h = M beta + noise`` with independent noise of precisions p.
 Effects beta are 0 with probability ``1 - pi``, otherwise normal with variance t. A sweep draws
-every effect once, given all others (docs/maths/genetic-factors.md, Theorem 3).
+every effect once, given all others (docs/maths/weights.md, Theorem 9).
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ toward zero. Then
     ``sum_j floor(|q_j| r / 2^31)^2 <= ||q||^2 r^2 / 2^62 <= N``.
 
 The inequality, on which the privacy guarantee depends, thus holds for every input, whatever the
-compiler or the processor does with floats (docs/maths/clipping-and-integers.md, Theorem 1).
+compiler or the processor does with floats (docs/maths/planning.md, Theorem 1).
 
 Output i of a linear map is ``clip(round(m_i (A x)_i / 2^24), -127, 127)`` for the codes x of a
 person, an int8 matrix A and positive multipliers m. It is a function of one row and of public
-numbers, so that it costs no privacy (docs/maths/ld-components.md, Theorem 1). Every step is exact,
+numbers, so that it costs no privacy (docs/maths/weights.md, Theorem 1). Every step is exact,
 so that the outputs do not depend on the kernel.
 """
 

@@ -101,7 +101,7 @@ class AccountBudget:
         """Return the mu^2 that remains for Gaussian releases beside an approximate cost.
 
         The approximate epsilon and delta are subtracted, and the remainder is converted to mu^2:
-        `composed_epsilon` solved for mu^2, without its margin (docs/maths/calibration.md).
+        `composed_epsilon` solved for mu^2, without its margin (docs/maths/noise.md).
         """
         epsilon, delta = self.epsilon - approximate.epsilon, self.delta - approximate.delta
         if epsilon < SMALLEST_EPSILON or delta < calibration.DELTA_RANGE[0]:

@@ -17,7 +17,7 @@ coordinates of a block are ``h = M beta + noise``. The posterior mean is that of
 which draws pi and the variance of the effects as well. Its random numbers are public: they follow
 from the number of the column. The sampler also gives Stein's unbiased estimate of the loss, so that
 the result is used only where it is better than that of normal effects. On private statistics all of
-this is post-processing: docs/maths/genetic-factors.md.
+this is post-processing: docs/maths/weights.md.
 
 Public scores can be the prior mean of the effects, with slopes estimated from the noisy statistics.
 For the effects B (d x m) of m public scores, S and G adjusted for the fixed columns, S shrunk by
@@ -432,8 +432,7 @@ _LEAST_VARIANCE, _LEAST_SIGMAS = 1e-6, 3.0
 # Smallest share of the effect variance that the scores leave.
 _LEAST_LEFT = 0.02
 # Factor on the variance of the noise by which slopes are shrunk. With 1, a useless score costs a
-# release of 100 phenotypes .011 of the R^2 without noise, and with 1.5 .006
-# (docs/maths/prior-scores.md).
+# release of 100 phenotypes .011 of the R^2 without noise, and with 1.5 .006.
 _CAUTION = 1.5
 _TINY = float(np.finfo(np.float64).tiny)
 

@@ -12,7 +12,7 @@ noise of variance s^2 in G. Their scores have the squared correlation ::
 
 with the genetic values, on average over effects, people and the noise in G. One draw of public
 random numbers stands for the noise in S, because the traces of a large matrix hardly vary. Source:
-docs/maths/planner.md, "The noise on X'X".
+docs/maths/planning.md, "The spectral forecast".
 """
 
 from __future__ import annotations

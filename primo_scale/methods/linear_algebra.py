@@ -9,7 +9,8 @@ the residuals after C::
 
 C is in exact sums alone: of a release stamped NOT PRIVATE, and of public covariates. The phenotypes
 of private statistics were adjusted before, and their C'Y is 0; without C in the sums, G is X'Y, and
-what principal components explain is subtracted (docs/maths/adjustment.md, "Ancestry").
+what principal components explain is subtracted (docs/maths/adjustment.md, "Ancestry in weights and
+predictions").
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LARGEST_SIDE_BY_SIDE = 2048
 """Number of variants up to which LD blocks are solved side by side."""
 FLOOR_SHARE = 0.3
 """Eigenvalues of a noisy Gram matrix below this share of the noise norm carry no information
-(docs/maths/estimation.md, Theorem 4)."""
+(docs/maths/weights.md, Theorem 4)."""
 
 _Result = TypeVar("_Result")
 
@@ -62,7 +63,7 @@ def map_blocks(function: Callable[[int], _Result], sizes: Sequence[int]) -> list
 def noise_norm(sigma: float, size: int) -> float:
     """Return a bound on the spectral norm of symmetric noise in the svec layout.
 
-    ``P(norm > sigma (sqrt(2 size) + 3))`` is below 3% (docs/maths/estimation.md, Theorem 5).
+    ``P(norm > sigma (sqrt(2 size) + 3))`` is below 3% (docs/maths/weights.md, Theorem 5).
     """
     return sigma * (float(np.sqrt(2 * size)) + 3)
 
@@ -94,7 +95,7 @@ class TargetNoise:
     The noise that a release adds to X'Y is independent between phenotypes. Public scores also
     subtract noisy predictions from X'Y: an error in X'X moves all phenotypes that have the same
     score. An estimator that neglects the covariance of these errors takes them for effects that
-    the phenotypes share (docs/maths/genetic-factors.md).
+    the phenotypes share (docs/maths/weights.md).
     """
 
     own: Float64  # variance of the noise that each phenotype has alone, shape (l,)
@@ -238,7 +239,7 @@ def missing_rescale(observed: Float64, n_samples: float, *, least: float = 0.1) 
     """Return the factor n / n_j, at most 1 / `least`, for zero-filled missing phenotypes.
 
     The factor is valid if values are missing completely at random
-    (docs/maths/counts-and-moments.md). `observed` is the number of people n_j with each phenotype,
+    (docs/maths/sensitivity.md). `observed` is the number of people n_j with each phenotype,
     shape (l,): noisy, or exact for a release stamped NOT PRIVATE. `n_samples` is n, noisy where it
     is private. A larger factor would give weights mostly noise.
     """

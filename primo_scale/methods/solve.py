@@ -22,8 +22,8 @@ the effects (`primo_scale.methods.effects`), and for the weights. The weights of
 
     B = (C'C)^-1 (C'Y - sum over blocks of C'X W)
 
-On private statistics all of this is post-processing: docs/maths/estimation.md (Theorem 4) and
-docs/maths/ld-components.md (Theorem 3).
+On private statistics all of this is post-processing: docs/maths/weights.md (Theorems 3
+and 4).
 """
 
 from __future__ import annotations
@@ -513,7 +513,7 @@ def to_dosage_scale(
     *,
     digits: int | None = None,
 ) -> tuple[Float64, Float64, Float64]:
-    """Undo the public coding (docs/maths/clipping-and-integers.md, "Mixed scales").
+    """Undo the public coding (docs/maths/planning.md, "Mixed scales").
 
     Return the change of each phenotype per additional copy of allele 1, shape (d, l), the predicted
     phenotype at zero dosages and zero covariates, shape (l,), and its change per unit of each

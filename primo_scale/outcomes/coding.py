@@ -10,7 +10,7 @@ same layout; their ``mean`` is the centre, and ``sd`` and ``type`` are not used.
 Each value of an outcome column (constant, covariates, phenotypes) is clamped to these bounds,
 centred and scaled by public numbers, and truncated to int16; a missing value becomes 0. The coding
 is a fixed function of one person's record and costs no privacy
-(docs/maths/clipping-and-integers.md, steps 1 and 2).
+(docs/maths/planning.md, steps 2 and 3).
 
 As in plink2, missing values are ``NA``, ``nan`` and -9 in phenotypes and covariates, and 0 in a
 binary trait coded 1/2. In a binary trait, any other number than its two codes is missing as well:

@@ -2,7 +2,7 @@
 
 It is a Zarr group of kind ``ld components``. The components replace the codes of a block before
 rows are clipped and summed, so that noise falls on directions that matter
-(docs/maths/ld-components.md). A store of kind ``own directions`` is that of a second round: each
+(docs/maths/weights.md). A store of kind ``own directions`` is that of a second round: each
 window of neighbouring variants has a map from the codes to the directions of all phenotypes, a map
 to the phenotypes' scores by the first round, and the covariance of the codes in the panel
 (docs/maths/rounds.md).

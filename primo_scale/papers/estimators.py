@@ -9,7 +9,7 @@ Eigenvalues that noise makes negative count as zero. SSP, AdaSSP and constSSPful
 of the thesis on differentially private ridge regression. The noise and the constants are those of
 this project: the noise is calibrated jointly, the bound on its norm is that of the svec layout, and
 1 means one squared unit of the genotype coding. On private statistics all of this is
-post-processing: docs/maths/estimation.md.
+post-processing: docs/maths/weights.md.
 
 PRIMO projects X'Y onto what bounded rows can produce, or solves with an X'X per phenotype. Given X,
 the true X'Y lies in ``K = {X'Z : ||Z||_F <= R}`` with ``R^2 >= ||Y||_F^2``. The nearest point of K
@@ -23,7 +23,7 @@ K is a ball, not a sphere: the projection leaves a G inside K unchanged. Because
 ``V diag(1/(lambda_j + nu)) H``, solving after the projection is ridge with penalty nu.
 If Y is given instead of X, the same holds with ``T = Y'Y`` for X'X and G' for G: the projection
 multiplies G from the right by ``T (T + nu I)^-1``. Source: PRIMO, GaussProj and Naive, with the
-corrections of docs/maths/papers.md; docs/maths/estimation.md.
+corrections of docs/maths/papers.md; docs/maths/weights.md.
 """
 
 from __future__ import annotations

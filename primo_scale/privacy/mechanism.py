@@ -21,7 +21,7 @@ from primo_scale.gaussian.noise import LARGEST_FINE_SIGMA
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 
 # At 2, X'X is free beside X'Z under replace-one, and larger splits gain nothing
-# (docs/maths/gram.md, Theorem 2).
+# (docs/maths/sensitivity.md, Theorem 2).
 LARGEST_SPLIT = 2.0
 
 
@@ -29,7 +29,7 @@ LARGEST_SPLIT = 2.0
 class Shares:
     """Division of the mu^2 of a release among what is measured. Costs in mu^2 add up.
 
-    Source: docs/maths/calibration.md, Theorem 2.
+    Source: docs/maths/noise.md, Theorem 2.
     """
 
     # Of the release, for the Gram matrices by which phenotypes are adjusted. Their sums over all
@@ -161,7 +161,7 @@ class Mechanism:
     bounds: PublicBounds
     recipe: Recipe
     # Split t of the shift between X'X and X'Z: D/A for one dense X'X, and 2 tau with tau^3 + 3 tau
-    # = D/Q for LD blocks (docs/maths/blocks.md); None if they share no shift.
+    # = D/Q for LD blocks (docs/maths/sensitivity.md); None if they share no shift.
     split: float | None
     cost: Cost  # that the ledger charges
     scales: NoiseScales
@@ -187,12 +187,10 @@ _MOST_PEOPLE = 2**33
 def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: float) -> Mechanism:
     """Return the mechanism with the smallest noise under which a release keeps its promise.
 
-    Source: docs/maths/calibration.md, Theorem 1, for mu, and the theorem of the case: gram.md,
-    Theorem 2 (replace-one); blocks.md, Theorems 1 and 2 (LD blocks); add-remove.md, Theorem 1;
-    label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
-    and X'Y share the shift. A UsageError is raised if a parameter is out of range, a bound is not
-    positive, the recipe has no proof for the promise, or the sums plus noise do not fit in 64-bit
-    integers.
+    Source: docs/maths/noise.md, Theorem 1, for mu, and docs/maths/sensitivity.md, Theorem 2, for
+    the case. The split t is that of `planning.split_for`, used if X'X and X'Y share the shift. A
+    UsageError is raised if a parameter is out of range, a bound is not positive, the recipe has no
+    proof for the promise, or the sums plus noise do not fit in 64-bit integers.
     """
     for name, value in vars(bounds).items():
         least = min(value) if isinstance(value, tuple) else value
@@ -229,7 +227,7 @@ def release_cost(promise: Guarantee, subsample: int | None) -> Cost:
 def gram_share(promise: Promise, recipe: Recipe) -> float:
     """Return the share of mu^2 that remains for the Gram matrices and cross products.
 
-    mu^2 adds up over releases (docs/maths/calibration.md, Theorem 2).
+    mu^2 adds up over releases (docs/maths/noise.md, Theorem 2).
     """
     return 1 - counts_share(promise) - recipe.eigenvalue_share
 
@@ -250,7 +248,7 @@ def second_round(
 def counts_share(promise: Promise) -> float:
     """Return the share of mu^2 for the counts of observed phenotypes.
 
-    It is 0 if the counts are public. Source: docs/maths/counts-and-moments.md, Theorem 1.
+    It is 0 if the counts are public. Source: docs/maths/sensitivity.md, Theorem 1 (e).
     """
     return SHARES.counts if promise.counts_are_private else 0.0
 
@@ -287,7 +285,7 @@ def stacked(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float
     """Return the scales for replace-one, from one Gram matrix of rows (x, k y).
 
     ``k^2 = t N_x / (2 N_y)``. Blocks whose bounds add up to at most N_x need less noise each.
-    Source: docs/maths/gram.md, Theorem 2; docs/maths/blocks.md, Theorem 1.
+    Source: docs/maths/sensitivity.md, Theorem 2, cases ``stacked``.
     """
     dense = sensitivity.stacked(bounds.row_norm, split) / rest_mu
     stacking = math.sqrt(split * bounds.row_norm / (2 * bounds.phenotype_norm))
@@ -304,7 +302,7 @@ def stacked(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float
 def _by_block(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
     """Return the scales for replace-one and rows clipped in every block and in total.
 
-    Source: docs/maths/blocks.md, Theorem 2.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``by-block``.
     """
     row, outcome, norms = bounds.row_norm, bounds.phenotype_norm, bounds.block_norms or ()
     return _jointly(
@@ -322,7 +320,7 @@ def _block_gram_factors(norms: tuple[int, ...], row: int, split: float) -> tuple
 def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
     """Return the scales for add-remove, where the shares of the shift add up.
 
-    Source: docs/maths/add-remove.md, Theorem 1; docs/maths/blocks.md, Theorem 4.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``add-remove``.
     """
     add = Adjacency.ADD_REMOVE
     gram_mu = rest_mu * math.sqrt((1 - SHARES.outcome_gram) / (1 + split))
@@ -343,7 +341,7 @@ def _label(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float)
     """Return the scales for label privacy: noise on X'Y and Y'Y only.
 
     Y'Y is free beside X'Y under replace-one, and needs a share of mu^2 under add-remove.
-    Source: docs/maths/label.md.
+    Source: docs/maths/sensitivity.md, Theorem 2, case ``label``.
     """
     if promise.adjacency is Adjacency.REPLACE_ONE:
         cross_mu = rest_mu
@@ -394,7 +392,7 @@ def _scale_at_share(change: float, mu: float, share: float) -> float:
 def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
     """Return the sensitivity of the computed smallest eigenvalue of X'X, rounded down.
 
-    Source: docs/maths/single-statistics.md, Theorem 2.
+    Source: docs/maths/sensitivity.md, Theorem 1 (b).
     """
     norms = bounds.block_norms or (bounds.row_norm,)
     return sensitivity.smallest_eigenvalue(
@@ -407,7 +405,7 @@ def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
 def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None:
     """Refuse a recipe that has no proof, or no use, under the promise.
 
-    Source: docs/maths/label.md (X'X is public); docs/maths/subsampling.md, Theorem 2 (subsample).
+    Source: docs/maths/sensitivity.md, Theorem 2; docs/maths/subsampling.md, Theorem 2.
     """
     if promise.unit is PrivacyUnit.LABEL and recipe != Recipe():
         raise UsageError(
@@ -469,7 +467,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
 def rounded_up(sigma: float) -> float:
     """Return a standard deviation at least as large as in exact arithmetic.
 
-    Source: docs/maths/noise.md, "On the lattice: rounding in the code".
+    Source: docs/maths/noise.md, "What rounding changes".
     """
     # The few earlier roundings have a relative error below 2^-53 each and below 2^-50 together.
     return math.nextafter(sigma * (1 + 2.0**-50), math.inf)

@@ -588,7 +588,7 @@ def _posterior(gram: Float64, sigma: float, variance: float) -> tuple[Float64, f
 
     In units in which the constant, and covariates at their bounds, are 1, and y has the public
     `variance`. A priori an effect has the variance of y, and y the mean 0.
-    Source: docs/maths/adjustment.md, "The posterior mean".
+    Source: docs/maths/adjustment.md, "The effects".
     """
     noisy, cross, square = gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1])
     values, vectors = np.linalg.eigh(noisy)

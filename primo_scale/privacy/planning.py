@@ -2,7 +2,7 @@
 
 In natural units a standardised phenotype has variance 1. In lattice units one standard deviation of
 a phenotype has s_y steps, and a coded variant has a public variance. No function here reads data,
-so planning costs no budget. Sources: docs/maths/planner.md, and those that the functions name.
+so planning costs no budget. Sources: docs/maths/planning.md, and those that the functions name.
 
 **Forecast.** Let lambda be the eigenvalues of the genotypes' correlation matrix, of mean 1: those
 of a public LD panel, or expected ones. For a phenotype of variance 1 whose heritability h2 is
@@ -19,7 +19,7 @@ noise on X'X costs scores of variants is in `primo_scale.methods.forecast`.
 
 **Water-filling.** A component that is scaled to a variance e_j has the noise ``s^2/e_j``. The sum
 of what components explain is concave in e, so that its maximum under ``sum e_j = 1`` has a closed
-form (docs/maths/ld-components.md, Theorem 2).
+form (docs/maths/weights.md, Theorem 2).
 
 **Clipping.** Rows of standardised phenotypes are clipped to a norm ``B = b sqrt(l)``. For one
 phenotype y, beside others of squared norm Q, clipping is on average
@@ -52,11 +52,11 @@ from primo_scale.privacy.mechanism import LARGEST_SPLIT, SHARES
 # depends on it.
 PRIOR_HERITABILITY = 0.3
 # Smaller splits are worse than the first-order theory predicts, because it ignores that shrinkage
-# reduces the effect of noise on X'X. Measured loss of R^2 in 12 cases (docs/maths/planner.md): up
-# to 29% for t = 0.05, up to 9% for 0.2, at most 0.9% for this floor.
+# reduces the effect of noise on X'X. Measured loss of R^2 in 12 cases: up to 29% for t = 0.05, up
+# to 9% for 0.2, at most 0.9% for this floor.
 _SMALLEST_SPLIT = 0.7
 # Rows that are clipped in every LD block need less noise on X'X, and 5% less on X'Z at 1.2 than at
-# 0.7. Measured on chromosome 22 (docs/maths/planner.md): up to 2.3% of R^2.
+# 0.7. Measured gain on chromosome 22: up to 2.3% of R^2.
 _SMALLEST_SPLIT_BY_BLOCK = 1.2
 # Standard normal quantile of the share of normal phenotype rows, 0.99, within the largest useful
 # bound on the row norm.
@@ -82,7 +82,7 @@ _HALVINGS = 60
 SPARSE_SHARE = 0.01
 """Share of the variants that have effects on a sparse trait."""
 # Number of directions that a sparse trait's effects are seen in, relative to the effective number
-# of those that explain an even one, for one round and two. They fit the releases of planner.md.
+# of those that explain an even one, for one round and two. They fit releases that were measured.
 _SEEN = {1: 1.35, 2: 1.6}
 _DRAWN = 1 << 15  # effects by which a sparse trait is forecast, from public random numbers
 _QUANTILES = (np.arange(1000) + 0.5) / 1000
@@ -118,7 +118,7 @@ def clipped_moments(bound: float | Floats, degrees: float) -> tuple[Floats, Floa
     They are ``c = E[min(R^2, B R)] / l`` and ``v = E[min(R^2, B^2)] / l`` for the bound B, with R^2
     chi-square on l degrees of freedom. `bound` is a number or an array, and `degrees` any number
     above 0.
-    Source: docs/maths/planner.md, Theorem 1.
+    Source: docs/maths/planning.md, Theorem 4.
     """
     squared = np.square(bound)
     log_gamma, below_squared = scipy.special.gammaln, scipy.special.chdtr
@@ -137,7 +137,7 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
     The second is the quantile of Wilson and Hilferty (PNAS 1931), which is within 1% of the exact
     one and, unlike it, needs no SciPy, which takes long to import.
     A bound below one squared lattice unit raises a UsageError.
-    Source: docs/maths/planner.md, Theorem 2.
+    Source: docs/maths/planning.md, Theorem 5.
     """
     degrees = sizes.n_phenotypes
     spread = 2 / (9 * degrees)
@@ -162,8 +162,8 @@ def split_for(
     Noise on X'X of one LD block affects only the weights of that block, hence ``largest_block``.
     `phenotype_norm` is the bound N_y on the squared norm of y, and `block_norm` the largest bound
     beta_b if rows are also clipped in every block, where t is at least 1.2, else None.
-    Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 3; docs/maths/planner.md,
-    "The split and its floor".
+    Source: docs/maths/sensitivity.md, Theorem 3; docs/maths/planning.md,
+    "The split between S and G".
     """
     weights_norm = (
         PRIOR_HERITABILITY * sizes.n_phenotypes * sizes.phenotype_scale**2 / sizes.variant_variance
@@ -184,7 +184,7 @@ def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], fl
     Small clips lose signal and large clips need more noise. The maximum is flat: at 17,000 variants
     and epsilon 5, every clip from 0.25 to 0.8 is within about 2% of it. `cross_sigma_at` is a
     function from a bound N_y on phenotype rows to the standard deviation of the noise on X'Y.
-    Source: docs/maths/planner.md, Theorem 2.
+    Source: docs/maths/planning.md, Theorem 5.
     """
     norms = [phenotype_norm(sizes, clip=clip) for clip in CLIPS]
     sigma_at = {norm: cross_sigma_at(norm) for norm in set(norms)}
@@ -199,7 +199,7 @@ def noise_variance(sizes: PublicSizes, cross_sigmas: Floats) -> Floats:
     """Return the variance that noise on X'Z adds to one person's standardised phenotype.
 
     It is ``sigma_2^2 / (n var_x s_y^2)`` for noise of sigma_2 lattice units, in any shape.
-    Source: docs/maths/planner.md, Theorem 2.
+    Source: docs/maths/planning.md, Theorem 5.
     """
     per_person = sizes.n_samples * sizes.variant_variance * sizes.phenotype_scale**2
     return cross_sigmas**2 / per_person
@@ -409,7 +409,7 @@ def _sparse(
     without noise. A direction has an effect with the probability `likely`, and is measured with the
     noise that explains the even trait. The posterior mean is that of effects of zero and normal
     ones; two rounds divide the noise, and the second has the energies of water-filling by what the
-    first left. Source: docs/maths/planner.md, "Sparse traits".
+    first left. Source: docs/maths/planning.md, "The spectral forecast".
     """
     sampling = heritability / min(whole, 0.999 * heritability) - 1
     total = heritability / min(max(explained, 1e-6), 0.999 * heritability) - 1
@@ -482,7 +482,7 @@ def clip_response(
     `levels` are the two values of each binary phenotype, in standard deviations from its mean, and
     None for a phenotype that is assumed to be normal. `observed_share` is the share of people in
     whom each phenotype is observed, in (0, 1], shape (l,).
-    Source: docs/maths/planner.md, Theorem 1 and the paragraph on binary phenotypes below it.
+    Source: docs/maths/planning.md, Theorem 4 and the paragraph on binary phenotypes below it.
     """
     n_phenotypes = len(levels)
     bound = clip * math.sqrt(n_phenotypes)
@@ -524,7 +524,7 @@ def response_of_contributions(
 
     `respond` returns the response to a clip that is multiplied by a factor. The squared norm of
     each phenotype's columns is chi-square, on so many degrees of freedom relative to its mean.
-    Source: docs/maths/rounds.md, "On the lattice".
+    Source: docs/maths/rounds.md, "What rounding changes".
     """
     lengths = 2 * scipy.special.gammaincinv(degrees / 2, _LENGTHS) / degrees
     responses = [respond(float(factor)) for factor in 1 / np.sqrt(lengths)]
@@ -543,7 +543,7 @@ def response_of_scaled_records(
     `respond` returns the response to a clip that is multiplied by a factor. The squared norms of
     rows of genotypes, relative to their mean, are chi-square on so many degrees of freedom, and at
     most the bound. Phenotypes are assumed to be independent of the lengths of rows.
-    Source: docs/maths/clipping-and-integers.md, "Records that are scaled".
+    Source: docs/maths/planning.md, "Scaled records".
     """
     lengths = 2 * scipy.special.gammaincinv(degrees / 2, _LENGTHS) / degrees
     kept = np.minimum(1.0, bound / lengths)  # of the products of two genotypes

@@ -137,8 +137,8 @@ ONE_BLOCK, PANEL_RULE = "one dense block", "cuts of least LD in "
 
 _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
-    "planner of docs/maths/planner.md, for a trait that is known of everybody in the cohort, with "
-    "a heritability of {:.3g} spread evenly over the variants, and the linkage disequilibrium "
+    "forecast of docs/maths/planning.md, for a trait that is known of everybody in the cohort, "
+    "with a heritability of {:.3g} spread evenly over the variants, and the linkage disequilibrium "
     "expected at their positions"
 )
 RELATIVES = (

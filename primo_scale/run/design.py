@@ -108,7 +108,7 @@ class PanelDesign:
         """Size of a sample whose covariances would be as precise as those known of components.
 
         It exceeds the number of people in the panel most where variants have little LD.
-        Source: docs/maths/ld-components.md, below Theorem 3.
+        Source: docs/maths/weights.md, below Theorem 3.
         """
         mean_size = self.boundaries[-1] / (len(self.boundaries) - 1)
         excess = float((self.eigenvalues**2).mean()) - 1
@@ -717,7 +717,7 @@ def errors_of_gram(design: Design, mechanism: noise_plan.Mechanism, heritability
 
     A design without components has a single 0: `primo_scale.methods.forecast` has the cost of the
     noise on X'X to scores of variants.
-    Source: docs/maths/ld-components.md, Theorem 3.
+    Source: docs/maths/weights.md, Theorem 3.
     """
     columns = design.components
     if columns is None or design.panel is None:

@@ -4,7 +4,7 @@ Everything here is read from public files and matched to the variants of a cohor
 scores are imported by the functions that need them, so that a run without scores is quick to start.
 A principal component, projected from the loadings of a public panel, is a function of one person's
 genotypes and of public numbers, and so a covariate like any other
-(docs/maths/principal-components.md). The projection reads the genotype store once.
+(docs/maths/adjustment.md). The projection reads the genotype store once.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ class Model(Checked):
         `ld_panel`, or one dense block).
     ld_panel
         PLINK 1 filesets of public people of the cohort's ancestry, as for `bfile`, whose linkage
-        disequilibrium reduces the noise (docs/maths/ld-components.md).
+        disequilibrium reduces the noise (docs/maths/weights.md).
     panel_populations
         IID and population of the people of `ld_panel`: how much of a score lies between populations
         and, with `pc_loadings` and `hold_out`, its accuracy within them.
@@ -223,13 +223,13 @@ class Model(Checked):
         Sum LD components of the panel in place of variants.
     genetic_factors
         Public guess of the number of genetic factors that the phenotypes share, for which LD
-        components are chosen (docs/maths/genetic-factors.md).
+        components are chosen (docs/maths/weights.md).
     rounds
         Measurements of X'Y; the second has directions chosen by the first (default: 2 over LD
         components of up to 100 phenotypes without `genetic_factors`, else 1; docs/maths/rounds.md).
     row_norm
         Public bound on the norm of a coded genotype row, in units of the coding (default: from the
-        public frequencies, docs/maths/clipping-and-integers.md).
+        public frequencies, docs/maths/planning.md).
     """
 
     HEADING = MODEL

@@ -117,7 +117,8 @@ class StatedMechanism(Struct, frozen=True):
     reason: Text  # reason of the choice: ``as given``, or the rule that chose the method
     calibration: Text  # theorem that composes the queries
     # Parameter t, the division of the shift between X'X and X'Y: D/A for one dense X'X, and 2
-    # tau with tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None if nothing is divided.
+    # tau with tau^3 + 3 tau = D/Q for LD blocks (docs/maths/sensitivity.md); None if nothing is
+    # divided.
     split: Annotated[float, Meta(ge=1e-12, le=1e12)] | None
     # N_x: every genotype row on the lattice satisfies ``||x||^2 <= N_x``; with label privacy
     # ``||x||^2 ||y||^2 <= N_x N_y`` instead.

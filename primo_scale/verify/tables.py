@@ -37,7 +37,7 @@ _P_VALUE = re.compile(r"[1-9]\.[0-9]{3}e(?:0|-[1-9][0-9]*)")
 _ROWS_TOGETHER = 1 << 16
 _READ_BYTES = 1 << 20
 
-# The coding of genotypes by a panel (docs/maths/clipping-and-integers.md).
+# The coding of genotypes by a panel (docs/maths/planning.md).
 _LARGEST_CODE, _REFERENCE_UNIT, _SMALLEST_FREQUENCY = 127, 16, 1e-3
 _PLACES = 65
 # k is rounded and may be lowered by one; between two places it moves by less than a quarter.
@@ -172,7 +172,7 @@ def possible_frequencies(*, informed: bool) -> frozenset[str]:
 
     Genotypes are coded by reference frequencies (`informed`), or every variant is centred at one
     copy. A variant's centre is ``m / k`` for small integers that follow from its reference
-    frequency p (docs/maths/clipping-and-integers.md). A verifier without the reference panel
+    frequency p (docs/maths/planning.md). A verifier without the reference panel
     therefore detects a column of other numbers, such as the cohort's own frequencies. The panel's
     frequencies themselves are not checked.
     """

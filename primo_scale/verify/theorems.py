@@ -219,10 +219,9 @@ def _gram_ratio(claims: Claims, factor: float) -> float:
 def _stacked(claims: Claims) -> float:
     """Return mu^2 of one Gram matrix of rows (x, k y) with ``k^2 = t N_x/(2 N_y)``.
 
-    Its sensitivity is sqrt2 (N_x + k^2 N_y) (docs/maths/gram.md, Theorem 2). If the beta_b add up
-    to at most N_x, the Gram matrix is the mean of such matrices of ``(x_b/sqrt(beta_b),
-    k y/sqrt(N_x))`` with weights beta_b/N_x, and sigma_b is smaller by sqrt(beta_b/N_x)
-    (docs/maths/blocks.md, Theorem 1).
+    Its sensitivity is sqrt2 (N_x + k^2 N_y) (docs/maths/sensitivity.md, Theorem 2). If the beta_b
+    add up to at most N_x, the Gram matrix is the mean of such matrices of ``(x_b/sqrt(beta_b),
+    k y/sqrt(N_x))`` with weights beta_b/N_x, and sigma_b is smaller by sqrt(beta_b/N_x).
     """
     if claims.split is None:
         return math.inf
@@ -237,7 +236,7 @@ def _stacked(claims: Claims) -> float:
 
 
 def _by_block(claims: Claims) -> float:
-    """Return mu^2 of rows clipped in every block and in total (docs/maths/blocks.md, Theorem 2).
+    """Return mu^2 of rows clipped in every block and in total (docs/maths/sensitivity.md).
 
     With tau = t/2 in (0, 1] and ``K = 2 (1 + tau)^3`` the bundle has mu = 1 at ``sigma_b^2 = K
     beta_b N_x``, ``sigma_2^2 = K N_x N_y / (tau (3 + tau^2))`` and ``sigma_3^2 = K (1 + tau^2)
@@ -338,7 +337,7 @@ def log_delta(epsilon: float, mu: float) -> float:
     """Return the logarithm of the exact privacy profile of the Gaussian mechanism.
 
     ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` (Balle and Wang 2018),
-    in a form without cancellation (docs/maths/calibration.md).
+    in a form without cancellation (docs/maths/noise.md).
     """
     if mu == 0:
         return -math.inf
@@ -373,7 +372,7 @@ def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Latti
     """Return `log_delta` for noise on a lattice instead of ideal noise.
 
     m draws at sigma/h or finer cost eta + eta' of epsilon, a factor e^eta of delta, and an event of
-    probability e^-a with a free parameter a (docs/maths/noise.md, Theorem 3). The keystream sampler
+    probability e^-a with a free parameter a (docs/maths/noise.md, Theorem 7). The keystream sampler
     costs (1 + e^epsilon) m tau of delta instead. Both costs are included. `delta` is an approximate
     result, by which a is chosen.
     """

@@ -18,14 +18,14 @@ NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
 STAMP_BEGINNING = "epsilon="
 # Cohort in the ledger that the custodian gave no name.
 UNNAMED = "unnamed"
-# Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md).
+# Total variation between a keystream draw and the rounded Gaussian (docs/maths/noise.md).
 KEYSTREAM_DISTANCE = 4e-119
 # Source of the noise, and its distance to the ideal distribution.
 SAMPLER = (
     "Gaussian from an AES-256-CTR keystream under a fresh key from operating system entropy, so "
     "that the guarantee is computational; rounded to a lattice with at least 2^32 steps to a "
     f"standard deviation, each draw within {KEYSTREAM_DISTANCE:g} of that in total variation "
-    "(docs/maths/sampler.md)"
+    "(docs/maths/noise.md)"
 )
 
 _UNITS = {

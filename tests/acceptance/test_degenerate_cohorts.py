@@ -209,7 +209,7 @@ def _within(column: Column, n: int, seed: int) -> list[str]:
     return [f"{column.lower + u * (column.upper - column.lower):.5f}" for u in unit]
 
 
-# Largest factor that compensates missing values of a phenotype: docs/maths/counts-and-moments.md.
+# Largest factor that compensates missing values of a phenotype: docs/maths/sensitivity.md.
 MOST_RESCALED = 10
 
 

@@ -66,7 +66,7 @@ def coding_of(release: Release) -> tuple[Float64, Float64]:
 def regression(release: Release) -> Regression:
     """Return the regression problem of a release, from the input files and public numbers.
 
-    Covariates and phenotypes are truncated as in docs/maths/clipping-and-integers.md.
+    Covariates and phenotypes are truncated as in docs/maths/planning.md.
     """
     inputs, public = release.inputs, release.published.statement["public_inputs"]
     k, m = coding_of(release)

@@ -150,7 +150,7 @@ def test_public_numbers_are_the_documented_ones(cohort: Cohort) -> None:
 
 
 def lattice_genotypes(inputs: RealSet, people: npt.NDArray[np.intp], n_variants: int) -> Int64:
-    """Code the first genotypes, before clipping (docs/maths/clipping-and-integers.md, step 1)."""
+    """Code the first genotypes, before clipping (docs/maths/planning.md, step 1)."""
     k, m = public_coding(inputs.alt_frequencies()[:n_variants])
     dosages = inputs.dosages(np.arange(n_variants))[people]
     return np.where(np.isnan(dosages), 0, k * dosages - m).astype(np.int64)
@@ -200,7 +200,7 @@ def residuals(values: Any, y: dict[str, Any], unit: int, predicted: Int64) -> In
 
 
 def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
-    """Clip rows by docs/maths/clipping-and-integers.md.
+    """Clip rows by docs/maths/planning.md.
 
     Blocks are clipped to beta_b, the row with its outcomes to N_x, and phenotypes to N_y. Under
     label privacy only phenotypes are clipped: to N_y, or to less if the row exceeds N_x. At least

@@ -12,7 +12,7 @@ from primo_scale.gaussian.calibration import log_delta, optimal_split_by_block
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 20])
 def test_ratio_of_the_discrete_to_the_rounded_gaussian(steps):
-    """docs/maths/noise.md, Theorem 2, where the lattice is coarse enough to see the bounds."""
+    """docs/maths/noise.md, Theorem 6, where the lattice is coarse enough to see the bounds."""
     with mpmath.workdps(40):
         sigma = mpmath.mpf(steps)
         total = mpmath.nsum(
@@ -31,7 +31,7 @@ def test_ratio_of_the_discrete_to_the_rounded_gaussian(steps):
 
 @pytest.mark.parametrize(("mu", "first", "delta"), [(0.5, 0.3, 1e-6), (1.5, 1.0, 1e-4)])
 def test_one_approximate_mechanism_beside_gaussian_noise(mu, first, delta):
-    """docs/maths/calibration.md, Theorem 3, second part."""
+    """docs/maths/noise.md, Theorem 3, second part."""
     gaussian = privacy_loss_distribution.from_gaussian_mechanism(1 / mu)
     approximate = privacy_loss_distribution.from_privacy_parameters(
         common.DifferentialPrivacyParameters(first, delta)
@@ -48,7 +48,7 @@ def test_one_approximate_mechanism_beside_gaussian_noise(mu, first, delta):
 
 @pytest.mark.parametrize("ratio", [1e-3, 0.1, 1.0, 30.0, 1e4])
 def test_closed_form_of_the_split_with_blocks(ratio):
-    """docs/maths/blocks.md, Theorem 3, against a search and against the product's own."""
+    """docs/maths/sensitivity.md, Theorem 3, against a search and against the product's own."""
     gamma = math.sqrt(1 / ratio)
     stretch = 1 + gamma / 3
     split = 4 * math.sqrt(stretch) * math.sinh(math.asinh(gamma / (2 * stretch**1.5)) / 3)

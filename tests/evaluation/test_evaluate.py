@@ -328,7 +328,7 @@ def test_ancestry_is_taken_off_by_groups_and_by_components(structured, tmp_path)
 
 
 def test_components_are_covariates_like_those_of_a_table(structured, tmp_path):
-    """Computed here from the definition of docs/maths/principal-components.md."""
+    """Computed here from the definition of docs/maths/adjustment.md."""
     genotypes = open_files(SourceFiles((structured / "people",)))
     path = structured / "panel.eigenvec.allele"
     found = components_of(path, genotypes)

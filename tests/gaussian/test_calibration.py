@@ -84,7 +84,7 @@ def test_composition_is_that_of_dp_accounting():
 @example(digits_of_epsilon=-3.0, digits_of_delta=-30.0, digits_of_size=11.0)
 @example(digits_of_epsilon=2.0, digits_of_delta=-3.0, digits_of_size=11.0)
 def test_the_margin_covers_the_lattice(digits_of_epsilon, digits_of_delta, digits_of_size):
-    """The bound for sampled noise (docs/maths/noise.md, Theorem 3), with what Theorem 4 leaves."""
+    """The bound for sampled noise (docs/maths/noise.md, Theorem 7), with what Theorem 8 leaves."""
     epsilon, size = 10**digits_of_epsilon, 10**digits_of_size
     delta = min(max(10**digits_of_delta, 1e-30), 1e-3)  # powers are not exact at the ends
     epsilon = max(epsilon, 1e-3)
@@ -103,7 +103,7 @@ def test_the_margin_covers_the_lattice(digits_of_epsilon, digits_of_delta, digit
 @settings(max_examples=60, deadline=None)
 @given(near=st.floats(0, 40), mu=st.floats(1e-4, 40))
 def test_the_profile_falls_as_fast_as_the_proof_needs(near, mu):
-    """docs/maths/noise.md, Theorem 4, steps 3 and 4."""
+    """docs/maths/noise.md, Theorem 8, steps 3 and 4."""
     with mpmath.workdps(60):
         near, mu = mpmath.mpf(near), mpmath.mpf(mu)
         epsilon = mu * (near + mu / 2)
@@ -135,7 +135,7 @@ def loss_of_added_shares(ratio, t):
 
 
 def loss_by_block(ratio, t):
-    """With the shares of docs/maths/blocks.md: mu^2 = 2Q(1+tau)^3, D = Q (tau^3 + 3 tau)."""
+    """With the shares of docs/maths/sensitivity.md: mu^2 = 2Q(1+tau)^3, D = Q (tau^3 + 3 tau)."""
     gram = 1 / (2 * (1 + t / 2) ** 3)
     return ratio / gram + 1 / (gram * ((t / 2) ** 3 + 3 * t / 2))
 
@@ -163,7 +163,7 @@ def test_optimal_split_minimises_the_excess_loss(split, loss, largest, excess, r
     mu=st.floats(0.05, 3),
 )
 def test_approximate_parts_add_their_epsilon_and_take_their_delta(parts, mu):
-    """docs/maths/calibration.md: eps(mu, delta - sum delta_j) + sum eps_j."""
+    """docs/maths/noise.md, Theorem 3: eps(mu, delta - sum delta_j) + sum eps_j."""
     delta = 1e-7
     total = Cost(mu**2, *map(sum, zip(*parts, strict=True)))
     ours = composed_epsilon(total, delta)

@@ -85,7 +85,7 @@ def centred_scatter(rows):
 
 
 def scatter_bound(row_norm, n_samples):
-    """Theorem 3 of docs/maths/single-statistics.md; the product centres on public frequencies."""
+    """Theorem 1 (c) of docs/maths/sensitivity.md; the product centres on public frequencies."""
     return 4 * row_norm * n_samples / (n_samples + 1)
 
 
@@ -172,7 +172,7 @@ def test_reference_vector_of_the_lattice(reference):
 @pytest.mark.parametrize("norm", [1, 97, 10**9 + 7, 10**12 + 39, 2**53 + 1, 2**61 - 1])
 @pytest.mark.parametrize(("n_samples", "n_columns"), [(343, 3), (500_000, 1_701), (2**33, 20_000)])
 def test_smallest_eigenvalue_covers_floor_and_both_solver_errors(norm, n_samples, n_columns):
-    """Theorem 2 of docs/maths/single-statistics.md in rational numbers, never rounded down."""
+    """Theorem 1 (b) of docs/maths/sensitivity.md in rational numbers, never rounded down."""
     solver_error = Fraction(16 * n_columns * n_samples * norm, 2**53)
     exact = norm + 1 + 2 * solver_error
     found = sensitivity.smallest_eigenvalue(norm, n_samples=n_samples, n_columns=n_columns)

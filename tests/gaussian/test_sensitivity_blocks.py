@@ -52,7 +52,7 @@ def bundle(x, z, sizes, sigmas):
 
 
 def pair_by_block(gram_share, cross_share):
-    """mu^2 of all X_b'X_b and X'Z by the shares Q of every block and D (docs/maths/blocks.md)."""
+    """mu^2 of all X_b'X_b and X'Z by the shares Q and D (docs/maths/sensitivity.md)."""
     if cross_share >= 4 * gram_share:
         return 4 * cross_share
     # The root tau of tau^3 + 3 tau = D / Q.

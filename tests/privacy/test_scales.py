@@ -180,7 +180,7 @@ def test_shares_of_mu_squared_add_up() -> None:
 def test_noise_on_the_eigenvalue_covers_the_longest_block_and_a_private_number_of_people(
     adjacency, people
 ) -> None:
-    """Theorem 2 of docs/maths/single-statistics.md, with more people than live under add-remove."""
+    """Theorem 1 (b) of docs/maths/sensitivity.md, with more people than live under add-remove."""
     bounds = replace(BOUNDS, block_norms=(300, 1_500), block_sizes=(10, 30))
     promise, recipe = Promise(1.0, 1e-6, FULL, adjacency), Recipe(eigenvalue_share=1 / 3)
     found = calibrate(bounds, promise, recipe, split=1.0).scales.smallest_eigenvalue

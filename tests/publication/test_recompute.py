@@ -41,7 +41,7 @@ def test_epsilon_agrees_with_dp_accounting(mu, delta):
     "epsilon, delta", [(0.01, 1e-30), (1.0, 1e-9), (20.0, 1e-3), (16.0, 1e-112)]
 )
 def test_the_price_of_the_lattice_is_that_of_the_formula(epsilon, delta):
-    """docs/maths/noise.md, Theorem 3, and docs/maths/sampler.md, evaluated by mpmath."""
+    """docs/maths/noise.md, Theorems 7 and 13, evaluated by mpmath."""
     mu, draws, steps = 0.7, 10**11, 2.0**32
     with mpmath.workdps(60):
         a = mpmath.mpf(epsilon) + 50 - mpmath.log(delta)

@@ -83,7 +83,7 @@ def noisy_numbers(change: np.ndarray, noisy: dict[str, Any], index: int) -> floa
 
 
 def clipped(row: Row, kind: Mode) -> Row:
-    """Return a row clipped as in docs/maths/clipping-and-integers.md, without rounding."""
+    """Return a row clipped as in docs/maths/planning.md, without rounding."""
     x, y = row.x.copy(), row.y
     if kind.privacy == "label":
         longest = math.sqrt(PHENOTYPE_NORM) * min(1, math.sqrt(ROW_NORM) / norm(x))
@@ -180,7 +180,7 @@ def test_the_worst_neighbours_reach_the_bound(mode):
 
 
 def test_the_worst_neighbours_reach_the_bound_with_blocks(monkeypatch):
-    """The rows are (4, 3) and (3, 4) in two blocks of bound 16, as in docs/maths/blocks.md."""
+    """The rows are (4, 3) and (3, 4) in two blocks of bound 16, as in docs/maths/sensitivity.md."""
     step = 120_000
     monkeypatch.setattr(release_examples, "ROW_NORM", 25 * step)
     rows = np.zeros((2, sum(SIZES)))
@@ -385,7 +385,7 @@ def test_the_change_of_an_eigenvalue_covers_everybody_alive_where_the_number_is_
 
 @pytest.mark.parametrize(("people", "largest"), [(500_000, 20_000), (2**31, 1_701)])
 def test_the_change_of_an_eigenvalue_has_the_error_of_both_computed_ones(people, largest):
-    """docs/maths/single-statistics.md, Theorem 2, at sizes for which the error matters."""
+    """docs/maths/sensitivity.md, Theorem 1 (b), at sizes for which the error matters."""
     claims = claims_of(example_document("ada-ssp"))
     claims = dataclasses.replace(claims, people=people, largest_block=largest)
     norm = max(claims.block_bounds)

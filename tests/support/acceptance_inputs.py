@@ -157,7 +157,7 @@ def clipped_blocks(
 ) -> tuple[list[Int64], Int64]:
     """Clip blocks of rows to their limits and whole rows to `row_norm`; also return their ratios.
 
-    docs/maths/blocks.md describes it. Without limits only whole rows are clipped.
+    docs/maths/sensitivity.md describes it. Without limits only whole rows are clipped.
     """
     before, bounds = np.stack(list(map(norms, parts))), np.array(limits or [10**18])[:, None]
     whole = ratios(np.minimum(before, bounds).sum(axis=0), row_norm)

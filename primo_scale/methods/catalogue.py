@@ -257,7 +257,7 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     ``l = n mu / (2 sqrt d)`` phenotypes on (docs/maths/papers.md, item 5). The radius of the
     projection comes from the noisy trace of X'X, which reflects an average squared row norm of V
     instead of the bound N_x; this multiplies the threshold by ``sqrt(V / N_x)``. R^2 with and
-    without the projection: docs/decisions/shrinkage.md.
+    without the projection: docs/benchmarks.md.
     """
     from primo_scale.gaussian.calibration import release_mu  # loads SciPy
 

@@ -2,7 +2,8 @@
 
 Each trial then runs the same command again, which must complete with one charge, the X'X of an
 undisturbed run, one release that verifies, and no temporary files. The same holds after kill -9.
-Times are drawn anew in every run. docs/testing.md has the results of a hundred and thirty trials.
+Times are drawn anew in every run. Of 100 signals and 30 kills in one run,
+none left a second charge or release.
 """
 
 import os

@@ -1,8 +1,8 @@
 """How long the stages of a release take, compared with other programs, and how that grows.
 
 ``python -m benchmarks PART --data DIR --results FILE`` measures one part, and ``document`` writes
-the tables of docs/benchmarks.md. Cohorts are simulated into `--data` once; each
-command replaces its own part of the results.
+docs/benchmarks.md from page.md and measured.md beside this file. Cohorts are simulated into
+`--data` once; each command replaces its own part of the results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.ingest import ingest
 from benchmarks.programs import Bench
 from benchmarks.results import record, stored
 from benchmarks.sizes import scaling, subsample, sweep
-from benchmarks.tables import TABLES, placed, section_text
+from benchmarks.tables import page_text, section_text
 
 _PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 _PATH = click.Path(path_type=Path)
@@ -53,13 +53,9 @@ for _measure in (genome, headline, sweep, scaling, ingest, subsample):
 @main.command()
 @click.option("--results", type=_PATH, required=True)
 def document(results: Path) -> None:
-    """Write the tables between the markers of docs/benchmarks.md."""
-    found = stored(results)
-    text = _PAGE.read_text(encoding="utf-8")
-    for name in TABLES:
-        if name in found:
-            text = placed(text, name, found[name])
-    _PAGE.write_text(text, encoding="utf-8")
+    """Write docs/benchmarks.md. Benchmarks that are not in the results keep their tables."""
+    before = _PAGE.read_text(encoding="utf-8")
+    _PAGE.write_text(page_text(stored(results), before), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,19 +1,22 @@
-"""Results as Markdown tables, for the terminal and the markers of docs/benchmarks.md."""
+"""Results as Markdown tables, for the terminal and for docs/benchmarks.md."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from statistics import median
 from typing import Any
-
-import click
 
 from benchmarks.programs import Record, effective_rate
 from benchmarks.results import Section
 
+_FOLDER = Path(__file__).parent
+_FIRST_LINE = (
+    "<!-- generated: python -m benchmarks document --results FILE.json, "
+    "from benchmarks/page.md and benchmarks/measured.md -->"
+)
 _GIGA = 1e9
 Row = Sequence[str]
 
@@ -23,13 +26,27 @@ def section_text(name: str, section: Section) -> str:
     return f"{_machine(section['machine'])}\n\n{TABLES[name](section['measured'])}"
 
 
-def placed(page: str, name: str, section: Section) -> str:
-    """Return the page with the text of one benchmark between its markers."""
-    begin, end = f"<!-- {name}: measured -->", f"<!-- {name}: end -->"
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    if not pattern.search(page):
-        raise click.ClickException(f"the page has no place for {name}: {begin} ... {end}")
-    return pattern.sub(lambda _: f"{begin}\n\n{section_text(name, section)}\n\n{end}", page)
+def page_text(results: dict[str, Section], before: str) -> str:
+    """Fill the template of docs/benchmarks.md with results.
+
+    Parameters
+    ----------
+    results
+        Sections by name of the benchmark.
+    before
+        The page as it is. A benchmark that is not in `results` keeps its tables.
+    """
+    text = (_FOLDER / "page.md").read_text(encoding="utf-8")
+    for name in TABLES:
+        begin, end = f"<!-- {name}: measured -->", f"<!-- {name}: end -->"
+        if name in results:
+            tables = f"\n\n{section_text(name, results[name])}\n\n"
+        else:
+            tables = before.partition(begin)[2].partition(end)[0]
+        text = text.replace(f"<!-- {name} -->", f"{begin}{tables}{end}")
+    measured = (_FOLDER / "measured.md").read_text(encoding="utf-8")
+    text = text.replace("<!-- measured.md -->\n", measured).replace("](../docs/", "](")
+    return f"{_FIRST_LINE}\n\n{text}"
 
 
 def _machine(machine: dict[str, Any]) -> str:

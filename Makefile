@@ -60,7 +60,7 @@ demo: setup
 	$(BIN)/python demo/run.py
 
 # The documentation, in build/site; tests/website builds and checks it too.
-site: .venv-website/.setup
+site: setup .venv-website/.setup
 	NO_MKDOCS_2_WARNING=1 .venv-website/bin/mkdocs build --quiet --strict --config-file website/mkdocs.yml
 
 # The tutorial as an executed notebook, build/notebook/tutorial.ipynb.

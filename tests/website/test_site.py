@@ -1,0 +1,158 @@
+"""The documentation site builds without warnings, asks no other server, and fits a phone."""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from support.tiers import ROOT, installed, missing
+
+pytestmark = pytest.mark.slow
+
+_PROBE = """<!doctype html><body><script>
+const pages = PAGES, wide = {}, frame = document.createElement('iframe');
+frame.style = 'width: 390px; height: 800px; border: 0';
+document.body.append(frame);
+(async () => {
+  for (const page of pages) {
+    await new Promise(done => { frame.onload = done; frame.src = page; });
+    const root = frame.contentDocument.documentElement;
+    if (root.scrollWidth > 390) wide[page] = root.scrollWidth;
+  }
+  const result = document.createElement('pre');
+  result.textContent = JSON.stringify(wide);
+  document.body.append(result);
+  document.title = 'done';
+})();
+</script></body>"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, whose every internal link leads somewhere: --strict makes warnings errors."""
+    mkdocs = installed("website", "mkdocs")
+    out = tmp_path_factory.mktemp("site")
+    command = [mkdocs, "build", "--quiet", "--strict", "--config-file", "website/mkdocs.yml"]
+    environment = {
+        **os.environ,
+        "NO_MKDOCS_2_WARNING": "1",
+        "PRIMO_SCALE_PYTHON": sys.executable,
+    }
+    done = subprocess.run(
+        [*map(str, command), "--site-dir", str(out)],
+        cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    return out
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Files of the site, and /wait, which answers late and so keeps a page loading."""
+
+    def do_GET(self):
+        if self.path == "/wait":
+            time.sleep(8)
+        super().do_GET()
+
+    def log_message(self, *_):
+        """Print nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    """Address at which the site is served."""
+    handler = partial(_Handler, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def in_chromium(url, folder, *options):
+    """Return the document of a page when it is loaded."""
+    command = [
+        shutil.which("chromium") or missing("chromium"), "--headless=new", "--no-sandbox",
+        "--disable-gpu", f"--user-data-dir={folder / 'profile'}", "--window-size=1200,900",
+        *options, "--dump-dom", url,
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    return done.stdout
+
+
+def pages_of(site):
+    """Return the paths of the pages, without the copies of source files."""
+    pages = (path.relative_to(site).as_posix() for path in sorted(site.rglob("*.html")))
+    return [page for page in pages if not page.startswith("source/")]
+
+
+def test_every_page_loads_nothing_from_elsewhere(site):
+    pages = sorted(site.rglob("*.html"))
+    assert pages
+    loads = re.compile(r'(?:<(?:script|img|iframe|source)\b[^>]*\bsrc|<link\b[^>]*\bhref)="https?:')
+    assert [page.name for page in pages if loads.search(page.read_text())] == []
+
+
+def test_formulas_are_mathml_and_no_latex_is_left(site):
+    pages = sorted((site / "maths").glob("*.html"))
+    assert any("<math " in page.read_text() for page in pages)
+    left = re.compile(r"arithmatex|\\[(\[a-zA-Z]|\$\$")
+    plain = {page.name: re.sub(r"<(pre|code)\b.*?</\1>", "", page.read_text(), flags=re.DOTALL)
+             for page in pages}  # fmt: skip
+    bodies = {name: text[text.index("<article") : text.index("</article")]
+              for name, text in plain.items()}  # fmt: skip
+    assert [name for name, text in bodies.items() if left.search(text)] == []
+
+
+def test_the_interface_has_every_public_name(site):
+    import primo_scale
+
+    pages = "".join(page.read_text() for page in (site / "api").glob("*.html"))
+    names = [name for name in primo_scale.__all__ if not name.startswith("_")]
+    assert [name for name in names if f'id="primo_scale.{name}"' not in pages] == []
+    assert "hold_out: float | None = None" in pages
+
+
+def test_the_menu_leads_to_every_page_and_has_the_version(site):
+    from primo_scale import __version__
+
+    home = (site / "index.html").read_text()
+    assert f"primo_scale {__version__}" in home
+    pages = {*pages_of(site)} - {"index.html", "404.html", "probe.html", "search.html"}
+    others = {page for page in pages if page.endswith("PROVENANCE.html")}
+    # Of cluster/ the menu has the first page, which leads to the others.
+    others |= {page for page in pages if page.startswith("cluster/")} - {"cluster/index.html"}
+    assert sorted(page for page in pages - others if f'href="{page}"' not in home
+                  and page != "index.html") == []  # fmt: skip
+
+
+def test_no_page_scrolls_sideways_on_a_phone(site, address, tmp_path):
+    (site / "probe.html").write_text(_PROBE.replace("PAGES", json.dumps(pages_of(site))))
+    printed = in_chromium(f"{address}/probe.html", tmp_path, "--virtual-time-budget=300000")
+    (wide,) = re.findall(r"<pre>(.*?)</pre>", printed, re.DOTALL)
+    assert json.loads(html.unescape(wide)) == {}
+
+
+SEARCHED = {
+    "--hold-out": "how-to/options.html",
+    "hold_out": "how-to/options.html",
+    "--pc-loadings": "how-to/options.html",
+    "glossary": "glossary.html",
+    "install": "installation.html",
+}
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_the_search_finds(words, site, address, tmp_path):
+    home = (site / "index.html").read_text()
+    (site / "search.html").write_text(home.replace("</body>", '<img src="/wait"></body>'))
+    printed = in_chromium(f"{address}/search.html?q={words}", tmp_path)
+    found = re.findall(r'<a href="([^"]*)" class="md-search-result__link"', printed)
+    assert any(f"{address}/{SEARCHED[words]}" in link for link in found[:8]), found[:8]

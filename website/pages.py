@@ -32,7 +32,9 @@ _LINK = re.compile(r"(\]\(|^\[[^\]^]+\]: )([^)\s]+)", re.MULTILINE)
 _CODE = re.compile(r"(^```.*?^```|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 _FORMULA = re.compile(r"\\([(\[])(.*?)\\[)\]]", re.DOTALL)
 _MARKED = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+_FIGURE = re.compile(r'<img [^>]*src="([^"]+\.svg)"')
 _MATHML = "http://www.w3.org/1998/Math/MathML"
+_LONG = 24  # characters
 _RELATIONS = set("=<>≤≥≈∈≠≡∼→⊂⊆∝≪≫")
 _OPENING, _CLOSING = set("([{⌊⌈"), set(")]}⌋⌉")
 _OPTIONS = "how-to/options.md"
@@ -129,12 +131,20 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 
 
 def on_page_content(content: str, page: Page, **_: object) -> str:
-    """Replace LaTeX by MathML, in the page and in its table of contents."""
+    """Replace LaTeX by MathML, also in the table of contents, and mark figures drawn on white."""
     entries = list(page.toc)
     while entries:
         entry = entries.pop()
         entry.title = _drawn(entry.title)
         entries += entry.children
+    folder = (ROOT / "docs" / page.file.src_uri).parent
+
+    def marked_figure(image: re.Match[str]) -> str:
+        path = folder / image[1]
+        knows_dark = path.exists() and "prefers-color-scheme" in path.read_text("utf-8")
+        return image[0] if knows_dark else image[0].replace("<img ", '<img class="on-white" ', 1)
+
+    content = _FIGURE.sub(marked_figure, content)
     return _MARKED.sub(lambda marked: _drawn(marked[2]), content)
 
 
@@ -155,6 +165,8 @@ def _parts(mathml: str) -> list[str]:
     """Cut an inline formula before its relations and after its commas, where a line may end."""
     ElementTree.register_namespace("", _MATHML)
     formula = ElementTree.fromstring(mathml)
+    if len("".join(formula.itertext())) < _LONG:
+        return [mathml]
     (row,) = formula
     rows: list[list[ElementTree.Element]] = [[]]
     depth = 0

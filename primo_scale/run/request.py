@@ -49,7 +49,7 @@ class GenotypeInputs(Checked):
     ----------
     bfile
         PLINK 1: PREFIX.bed, .bim and .fam. Several are joined, also as 'chr{1..22}', chr@ (1 to 22)
-        or fields.FILE.list (one a line).
+        or FILE.list (one a line).
     pfile
         PLINK 2: PREFIX.pgen, .pvar or .pvar.zst, and .psam.
     bgen

@@ -80,7 +80,7 @@ def _completed(entries: list[Any], named: set[str]) -> list[Any]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages from outside of docs/, and those of the Python interface."""
-    for asset in ("style.css", "search.js", "icon.svg"):
+    for asset in ("style.css", "search.js", "iframe-worker.js", "icon.svg"):
         path = str(ROOT / "website" / asset)
         files.append(File.generated(config, f"website/{asset}", abs_src_path=path))
     command = [PYTHON, str(ROOT / "website/interface.py")]

@@ -149,10 +149,21 @@ SEARCHED = {
 }
 
 
+def searched(words, place, site, address, folder):
+    """Return the pages that the search finds on the page at an address, the best first."""
+    home = (site / "index.html").read_text()
+    waiting = f'<img src="{address}/wait"></body>'  # else the page is loaded before the search
+    (site / "search.html").write_text(home.replace("</body>", waiting))
+    printed = in_chromium(f"{place}/search.html?q={words}", folder)
+    return re.findall(r'<a href="([^"]*)" class="md-search-result__link"', printed)[:8]
+
+
 @pytest.mark.parametrize("words", SEARCHED)
 def test_the_search_finds(words, site, address, tmp_path):
-    home = (site / "index.html").read_text()
-    (site / "search.html").write_text(home.replace("</body>", '<img src="/wait"></body>'))
-    printed = in_chromium(f"{address}/search.html?q={words}", tmp_path)
-    found = re.findall(r'<a href="([^"]*)" class="md-search-result__link"', printed)
-    assert any(f"{address}/{SEARCHED[words]}" in link for link in found[:8]), found[:8]
+    found = searched(words, address, site, address, tmp_path)
+    assert any(f"{address}/{SEARCHED[words]}" in link for link in found), found
+
+
+def test_the_search_works_from_a_disk(site, address, tmp_path):
+    found = searched("--hold-out", site.as_uri(), site, address, tmp_path)
+    assert f"{site.as_uri()}/how-to/options.html#hold-out" in found

@@ -91,6 +91,7 @@ def test_phenotype_norm_is_the_least_of_its_three_limits():
     sizes = replace(SIZES, n_phenotypes=10)
     assert phenotype_norm(sizes, clip=0.5) == math.floor(scale * 2.5)
     assert phenotype_norm(sizes, clip=9.0, largest_norm=3.0) == 3 * scale
+    assert phenotype_norm(sizes, clip=9.0, largest_norm=2.7) == 2_831_155  # of 2,831,155.2
 
 
 @pytest.mark.parametrize("l", [1, 2, 10, 1000])

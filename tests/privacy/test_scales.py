@@ -137,6 +137,11 @@ def test_no_neighbours_are_further_apart_than_mu(bounds, privacy, adjacency, spl
     assert worst >= 0.1 * allowed, "the noise is far too large"
 
 
+@pytest.mark.parametrize(("privacy", "share"), [(FULL, 0.01), (LABEL, 0.01), (FEATURE, 0.0)])
+def test_who_has_a_phenotype_is_public_under_feature_privacy_alone(privacy, share) -> None:
+    assert counts_share(Promise(1.0, 1e-6, privacy, ADD)) == share
+
+
 def test_dense_noise_is_that_of_the_documentation() -> None:
     found = calibrate(BOUNDS, Promise(5.0, 1e-8), Recipe(), split=2.0)
     mu = release_mu(5.0, 1e-8)

@@ -139,6 +139,7 @@ def test_a_charge_that_was_never_published_is_found(tmp_path, monkeypatch):
         ("guarantee.cost.mu_squared", 0.5, "cost "),
         ("guarantee.cost.delta", 1e-9, "cost "),
         ("ledger.before.mu_squared", 0.5, "is stated as spent before"),
+        ("ledger.before.mu_squared", 0.0, "the earlier charges cost"),
         ("ledger.before.epsilon", 0.01, "is stated as spent before"),
         ("ledger.before.delta", 0.01, "is stated as spent before"),
         ("guarantee.delta", 1e-8, "the account's delta is 1e-07"),

@@ -40,7 +40,7 @@ def publish_release(
     document["chromosomes"] = chromosomes_of(weights.variants.chromosome)
     with directory_published_at_end(directory) as staging:
         write_files(staging, weights, document)
-        report = render_report(document, None if signer is None else signer.public_key)
+        report = render_report(document, None if signer is None else signer.public_key, weights)
         (staging / files.REPORT_FILE).write_text(report, encoding="utf-8")
         (staging / files.README_FILE).write_text(render_readme(document), encoding="utf-8")
         _sign_and_verify(staging, document, RELEASE, signer)

@@ -113,7 +113,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
         heritability = planning.PRIOR_HERITABILITY * store.heritability_share
-        expected = forecast_release(design, store.variants, mechanism, heritability).stated_size
+        expected = forecast_release(design, store.variants, mechanism, heritability)
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
         payment = Payment(mechanism, charge, balance, expected, heritability, by_score)
         with payer.noise_store.payment_explained(charge.id):

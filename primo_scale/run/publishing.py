@@ -33,7 +33,7 @@ from primo_scale.privacy import mechanism as noise_plan
 from primo_scale.privacy import private_statistics as held_out_sums
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.payment import NoiseStore
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats, Forecast
 from primo_scale.publication import texts as wording
 from primo_scale.publication.weights import ScoringWeights, scoring_command
 from primo_scale.run import estimation, work_directory
@@ -69,8 +69,7 @@ class Payment:
     mechanism: Mechanism
     charge: Charge  # of the release, with the adjustment of its phenotypes
     balance: Balance  # of the paying account, this charge included
-    # Forecast of the release (`primo_scale.privacy.planning.Forecast.stated_size`).
-    effective_sample_size: float
+    expected: Forecast  # accuracy, from public numbers
     heritability: float = PRIOR_HERITABILITY  # that the forecast ascribes to the variants
     chosen_by_score: bool = False  # whether a public score chose the variants
 
@@ -129,7 +128,15 @@ def make_statement(
         guarantee=state_guarantee(mechanism.promise, payment.charge.cost),
         mechanism=state_mechanism(mechanism, chosen, design.paid_adjustment, n_fixed=n_fixed),
         public_inputs=inputs,
-        accuracy=stated.Accuracy(payment.effective_sample_size, definition),
+        accuracy=stated.Accuracy(
+            payment.expected.stated_size,
+            definition,
+            payment.heritability,
+            *(
+                float(f"{r2:.3g}")
+                for r2 in (payment.expected.r_squared, payment.expected.without_noise)
+            ),
+        ),
         ledger=state_ledger_entry(payment.balance, payment.charge),
         public_by_assumption=words.public_by_assumption(str(design.unit), str(design.adjacency)),
         unprotected=(),

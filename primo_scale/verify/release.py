@@ -222,6 +222,8 @@ def _check_sizes(document: Document) -> Finding:
         problems.append("neither a number of people nor a nominal number is stated")
     elif document["accuracy"]["effective_sample_size"] > people:
         problems.append("the effective sample size is above the sample size")
+    if (document["accuracy"]["r_squared"] or 0) > (document["accuracy"]["without_noise"] or 0):
+        problems.append("the expected R^2 is above that without noise")
     return finding_of(
         "sizes",
         problems,

@@ -177,11 +177,7 @@ def example_payment(mechanism: Mechanism) -> Payment:
         for number, cost in enumerate(example_costs(mechanism))
     )
     balance = Balance(account, AccountBudget(3 * epsilon, delta), charges)
-<<<<<<< HEAD
-    return Payment(mechanism, charges[1], balance, 123.4)
-=======
-    return Payment(mechanism, charges[1], adjustment, balance, EXPECTED)
->>>>>>> 6c48da5a (Redesign the report: tiles, pictures, the page to sign)
+    return Payment(mechanism, charges[1], balance, EXPECTED)
 
 
 def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solved:

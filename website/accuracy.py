@@ -95,6 +95,7 @@ def drawn(points: list[tuple[float, list[float]]], exact: float) -> str:
 
 
 def main() -> None:
+    """Make the releases and print the picture."""
     points = []
     for epsilon in EPSILONS:
         found = []

@@ -54,7 +54,7 @@ def finalize_stage(planned: PlannedRelease) -> None:
     if request.non_private:
         publish(planned, solve(planned, private_statistics.not_private(raw)))
     else:
-        run_log.LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
+        run_log.LOGGER.debug("method %s: %s", chosen.method.name, chosen.reason)
         mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
         _release_privately(raw, planned, mechanism)
 

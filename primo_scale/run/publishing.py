@@ -25,7 +25,7 @@ from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.store import DOSAGES
-from primo_scale.humanize import examples
+from primo_scale.humanize import examples, spent_in_words
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.solve import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
@@ -534,7 +534,6 @@ def publish(
     else:
         publish_release(request.out, solved.weights, statement, signer=signer)
     document = json.loads((request.out / stated.RELEASE.name).read_bytes())
-    LOGGER.info("%s", document["stamp"])
     columns = zip(solved.weights.phenotypes, solved.weights.per_allele.T, strict=True)
     if names := [name for name, column in columns if not column.any()]:
         LOGGER.warning(
@@ -550,16 +549,32 @@ def publish(
                     "weights build on the reversed score",
                     score["file"], each["phenotype"], each["slope"], each["standard_error"],
                 )  # fmt: skip
-    if document["hold_out"] is None:
-        size = document["accuracy"]["effective_sample_size"]
-        LOGGER.info("forecast from public numbers: effective sample size %.6g", size)
     for line in wording.accuracies_in_words(document):
         LOGGER.info("held out: %s", line)
     for caution in wording.held_out_cautions(document):
         LOGGER.warning("held out: %s", caution)
     for caution in wording.ancestry_notes(document):
         LOGGER.warning("%s", caution)
-    LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
+    LOGGER.debug("to score people: %s", " ".join(scoring_command(document, request.out)))
     out = request.out.absolute()
+    _tell_result(document, out)
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(request.out / stated.RELEASE.name)
+
+
+def _tell_result(document: stated.Document, out: Path) -> None:
+    """Log what a release is worth, and what to do with it."""
+    accuracy, ledger = document["accuracy"], document["ledger"]
+    LOGGER.info("%s", document["stamp"])
+    if document["hold_out"] is None and accuracy["r_squared"] is not None:
+        LOGGER.info(
+            "expected: R^2 %.2g in other people, %.2g without noise",
+            accuracy["r_squared"], accuracy["without_noise"],
+        )  # fmt: skip
+    if ledger is not None:
+        spent, budget = ledger["epsilon_after"], ledger["budget_epsilon"]
+        LOGGER.info(
+            "budget: epsilon %s of %s is spent", spent_in_words(spent, budget), f"{budget:g}"
+        )
+    LOGGER.info("report: %s", out / files.REPORT_FILE)
+    LOGGER.info("next: primo-scale verify %s", out)

@@ -508,15 +508,19 @@ def _planned_release(
     build = tables.genome_build(request.genome_build, variants)
     if request.genome_build is None and build == tables.NOT_REPORTED:
         LOGGER.warning(
-            "tools of the PGS Catalog refuse scoring files without a genome build: give "
-            "--genome-build with the build that the positions are in"
+            "genome build unknown: give --genome-build (the PGS Catalog's tools require it)"
         )
     refuse_other_release(request, design, build, private=private)
     scores, sources = public_inputs.read_prior_scores(
         request.prior_weights, variants, design, build
     )
     chosen = replace(chosen, scores=scores, sources=sources)
-    return designs.PlannedRelease(design, request, store, chosen, build, panel)
+    deployment = None
+    if request.deployment is not None:
+        from primo_scale.publication.registry import read_deployment  # loads a YAML library
+
+        deployment = read_deployment(request.deployment)
+    return designs.PlannedRelease(design, request, store, chosen, build, panel, deployment)
 
 
 def _expected_accuracy(

@@ -313,7 +313,7 @@ def _sources(design: Design, build: str) -> tuple[stated.Source, ...]:
         ("Genetic factors of the phenotypes", design.genetic_factors, "genetic_factors"),
         ("Genome build", build, "--genome-build, or positions of known variants"),
         ("Number of people planned for", design.nominal_n, "--nominal-n"),
-        ("Subsample", design.subsample and f"{design.subsample} people", "--subsample"),
+        ("Subsample", design.subsample and f"{design.subsample} people", "subsample"),
         ("Bounds of phenotypes", listed, "--pheno-bounds"),
         ("Sds of adjusted phenotypes", design.adjustment and listed, measured),
         ("Rounding of phenotypes", coarse * (step > 1), "default for 100 phenotypes or more"),
@@ -526,6 +526,7 @@ def publish(
 
     request = planned.request
     statement = make_statement(planned.design, solved, payment, planned.build)
+    statement = structs.replace(statement, deployment=planned.deployment)
     if request.out.exists():
         if not is_same_release(request.out, statement):
             raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)

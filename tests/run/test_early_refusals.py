@@ -265,7 +265,7 @@ def test_combinations_without_a_proof_are_usage_errors(cohort: Cohort, options) 
 
 
 def test_a_missing_genome_build_is_warned_of(cohort: Cohort) -> None:
-    warning = "refuse scoring files without a genome build"
+    warning = "genome build unknown"
     assert warning in cohort.release("--dry-run").stderr
     assert warning not in cohort.release("--dry-run", "--genome-build", "NR").stderr
     refused(cohort.release("--dry-run", "--genome-build", "GRCh39"), 2, "GRCh39")

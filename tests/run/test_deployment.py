@@ -1,4 +1,4 @@
-"""The words of a custodian: read before the payment, in the report, and in the registry's record."""
+"""The words of a custodian: read before the payment, in the report and in deployment.yaml."""
 
 from support.documents import read_document
 from support.small_cohort import command, refused, succeeded

@@ -163,7 +163,7 @@ def check_needs(
     if not (threads or workers):
         each = f" here, and {bytes_in_words(needs.worker_bytes)} for each worker"
     return (
-        f"{needs.tasks} tasks; memory {bytes_in_words(memory)}{each} "
-        f"({bytes_in_words(available)} available); disk {bytes_in_words(disk)} more "
-        f"({bytes_in_words(machine.free_disk(work_dir))} free)"
+        f"{needs.tasks} tasks, memory {bytes_in_words(memory)}{each} of "
+        f"{bytes_in_words(available)}, disk {bytes_in_words(disk)} of "
+        f"{bytes_in_words(machine.free_disk(work_dir))}"
     )

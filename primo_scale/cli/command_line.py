@@ -27,6 +27,7 @@ import click
 from click.core import ParameterSource
 
 from primo_scale import errors
+from primo_scale.cli.terminal import Terminal
 from primo_scale.interruption import check, signals_noted
 from primo_scale.run import run_log
 from primo_scale.storage.files import files_private
@@ -114,7 +115,7 @@ class ContractCommand(_OneLineErrors):
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """Return the options of the fields and the others."""
-        return [*self.options, *super().get_params(ctx)]
+        return [*self.options, *_VERBOSITY, *super().get_params(ctx)]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn an anticipated error into one line and its exit code."""
@@ -180,6 +181,20 @@ class ContractGroup(_OneLineErrors, click.Group):
             formatter.write_dl(
                 [(name, each.get_short_help_str(200)) for name, each in self.commands.items()]
             )
+
+
+def _set_level(ctx: click.Context, option: click.Parameter, given: bool) -> None:
+    if given:
+        run_log.LEVEL.set(logging.WARNING if option.name == "quiet" else logging.DEBUG)
+
+
+_VERBOSITY = [
+    click.Option(
+        [f"-{name[0]}", f"--{name}"], is_flag=True, expose_value=False, callback=_set_level,
+        help=text,
+    )
+    for name, text in (("quiet", "Warnings and errors alone."), ("verbose", "Every step."))
+]  # fmt: skip
 
 
 def _shows_traceback() -> bool:
@@ -280,13 +295,15 @@ def _logged_to_terminal() -> Iterator[None]:
     before = run_log.LOGGER.handlers[:], run_log.LOGGER.level, run_log.LOGGER.propagate
     digest = logging.Handler(logging.DEBUG)
     digest.emit = _print_digest  # type: ignore[method-assign]
-    run_log.LOGGER.handlers[:] = [_terminal(), digest]
+    terminal = _terminal()
+    run_log.LOGGER.handlers[:] = [terminal, digest]
     run_log.LOGGER.setLevel(logging.DEBUG)
     run_log.LOGGER.propagate = False
     try:
         yield
     finally:
         try:
+            terminal.close()
             sys.stderr.flush()
         except OSError:  # a full disk, for which Python would end with exit code 120
             _discard_output(sys.stderr)
@@ -294,6 +311,7 @@ def _logged_to_terminal() -> Iterator[None]:
         run_log.LOGGED_IN.set(None)
         run_log.COMMAND_LINE.set(())
         run_log.AS_JSON.set(False)
+        run_log.LEVEL.set(logging.INFO)
         run_log.leave_stage()
 
 
@@ -304,16 +322,17 @@ def _is_batch_output(stream: TextIO) -> bool:
 
 def _print_digest(record: logging.LogRecord) -> None:
     """Print the digest of the statistics, which is private, outside batch jobs."""
-    if getattr(record, "event", None) == run_log.SUMMED and not _is_batch_output(sys.stdout):
+    is_wanted = not (_is_batch_output(sys.stdout) or sys.stdout.isatty())
+    if getattr(record, "event", None) == run_log.SUMMED and is_wanted:
         click.echo(record.getMessage())
 
 
 def _terminal() -> logging.Handler:
     """Return the handler of standard error, which writes public lines alone in a batch job."""
-    terminal = logging.StreamHandler(sys.stderr)
     as_json, batch = run_log.AS_JSON.get(), _is_batch_output(sys.stderr)
-    # The stages are public, and are not for people at a terminal.
-    terminal.setLevel(logging.DEBUG if as_json or batch else logging.INFO)
+    if not as_json and not batch:
+        return Terminal(sys.stderr)
+    terminal = logging.StreamHandler(sys.stderr)
     terminal.setFormatter(
         run_log.JsonLines(public=batch) if as_json else logging.Formatter("%(message)s")
     )

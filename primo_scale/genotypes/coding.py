@@ -80,12 +80,16 @@ class MatchCounts:
     absent: int = 0  # variants that the other side does not have, or has no calls of
 
     def in_words(self) -> str:
-        """Return the numbers on one line."""
-        return (
-            f"{self.matched} of {self.total} variants matched ({self.swapped} swapped, "
-            f"{self.flipped} flipped, {self.ambiguous} of unknown strand); {self.absent} absent, "
-            f"{self.mismatched} with other alleles"
+        """Return the numbers on one line, without zeros."""
+        details = {"swapped": self.swapped, "flipped": self.flipped}
+        details["of unknown strand"] = self.ambiguous
+        others = {"absent": self.absent, "with other alleles": self.mismatched}
+        matched, missing = (
+            ", ".join(f"{number} {what}" for what, number in part.items() if number)
+            for part in (details, others)
         )
+        line = f"{self.matched} of {self.total} variants matched"
+        return line + (f" ({matched})" if matched else "") + (f"; {missing}" if missing else "")
 
 
 @dataclass(frozen=True, eq=False)

@@ -147,8 +147,8 @@ class Method:
             what = "needs the size of the subsample" if self.subsamples else "sums over all people"
             raise UsageError(
                 f"{self.name} {what}",
-                where="--subsample",
-                remedy="Give --subsample with --method sub-samp-reuse-cov alone",
+                where=Field("subsample"),
+                remedy="Give `subsample` with --method sub-samp-reuse-cov alone",
             )
         copies = n_phenotypes if self.gram_per_phenotype else 1
         return Recipe(self.eigenvalue_share, copies, subsample)
@@ -224,7 +224,7 @@ _METHODS = (
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _METHODS})
 """Methods by name."""
 
-AS_GIVEN, BY_SUBSAMPLE = "as given", "--subsample"
+AS_GIVEN, BY_SUBSAMPLE = "as given", "subsample"
 BY_COMPONENTS = "LD components are solved by no other method"
 _MOST_ACCURATE = "where {} private, this was the most accurate method measured"
 _LABELS, _ROWS = map(_MOST_ACCURATE.format, ("phenotypes are", "genotypes and phenotypes are"))

@@ -482,17 +482,12 @@ _COMPONENT = re.compile(
 )
 
 NO_COMPONENTS = (
-    "No covariate is named as a principal component (such as PC1, PC_1 or PC01). Differences "
-    "between the populations or families in the cohort can then enter the weights of every LD "
-    "block. The scores may predict ancestry besides the phenotype, and be wrong in scale and in "
-    "sign for other people."
+    "No covariate is named as a principal component (PC1, PC_1 or PC01), so that scores may "
+    "predict ancestry besides the phenotype, and be wrong in scale and sign for other people."
 )
 """What the absence of principal components does to the scores."""
 
-COMPONENTS_REMEDY = (
-    "Give the loadings of a public panel with --pc-loadings, which projects every person. "
-    "Components computed from the cohort itself are not covered by the guarantee."
-)
+COMPONENTS_REMEDY = "Give --pc-loadings of a public panel."
 """How to add components without a breach of the guarantee."""
 
 

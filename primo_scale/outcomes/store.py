@@ -281,7 +281,7 @@ def align_outcomes(
         for start in range(0, len(held_out), layout.chunks[0]):
             people = slice(start, min(start + layout.chunks[0], len(held_out)))
             observed += (rows.phenotypes.read(people)[~held_out[people]] != 0).sum(axis=0)
-    LOGGER.info(
+    LOGGER.debug(
         "phenotypes: %d, each with %d to %d people (listed in run.log)",
         len(observed), observed.min(), observed.max(),
     )  # fmt: skip

@@ -291,11 +291,11 @@ def match_people(
             expected=f"{_quoted(list(position)[:_PEOPLE_SHOWN])} as in the genotypes",
             remedy="Check the IDs; a file with the header '#IID NAME...' is matched by IID alone",
         )
+    others = n_rows - n_matched, len(samples) - n_matched
+    words = f"; {others[0]} rows without genotypes; {others[1]} genotyped people without a row"
     LOGGER.log(
-        level,
-        "%s: %d of %d genotyped people matched; %d rows without genotypes; "
-        "%d genotyped people without a row",
-        table.path, n_matched, len(samples), n_rows - n_matched, len(samples) - n_matched,
+        level, "%s: %d of %d genotyped people matched%s",
+        table.path, n_matched, len(samples), words if any(others) else "",
     )  # fmt: skip
 
 

@@ -368,7 +368,7 @@ def _subsampled(
     epsilon, delta = rest.cost.epsilon, rest.cost.delta
     amplified = math.log1p(math.expm1(epsilon) * n / s)
     if delta * n / s >= 1:
-        raise UsageError("the subsample is too small for delta", where="--subsample", value=s)
+        raise UsageError("the subsample is too small for delta", where=Field("subsample"), value=s)
     gram_mu = release_mu(amplified * (1 - 1e-12), delta * n / s)
     gram = rounded_up(sensitivity.gram(bounds.row_norm, Adjacency.REPLACE_ONE) / gram_mu)
     return replace(rest, scales=replace(rest.scales, gram=(gram,) * len(bounds.block_sizes)))
@@ -410,7 +410,7 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
     if promise.unit is PrivacyUnit.LABEL and recipe != Recipe():
         raise UsageError(
             "with label privacy X'X is public, so noise on it gains nothing",
-            where="--method" if recipe.subsample is None else "--subsample",
+            where="--method" if recipe.subsample is None else Field("subsample"),
             remedy="Use reuse-cov-gauss or reuse-cov-proj-x without a subsample",
         )
     if gram_share(promise, recipe) <= 0:
@@ -430,11 +430,11 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
             remedy="Leave --adjacency out",
         )
     if recipe.gram_copies > 1 or recipe.eigenvalue_share > 0:
-        raise UsageError("a subsample allows only one noisy X'X", where="--subsample")
+        raise UsageError("a subsample allows only one noisy X'X", where=Field("subsample"))
     if not 1 <= recipe.subsample < bounds.n_samples:
         raise UsageError(
             "the subsample must be smaller than the cohort",
-            where="--subsample",
+            where=Field("subsample"),
             value=recipe.subsample,
             limit=bounds.n_samples,
         )

@@ -13,9 +13,11 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from scipy.special import expit, ndtr, ndtri
 
+from primo_scale.gaussian.calibration import epsilon_for
 from primo_scale.humanize import examples, spent_in_words
 from primo_scale.outcomes.coding import NO_COMPONENTS, has_components
-from primo_scale.publication.weights import scoring_command
+from primo_scale.publication.pictures import MOST_PICTURES, picture_of
+from primo_scale.publication.weights import ScoringWeights, scoring_command
 from primo_scale.verify.document import Document, statement_digest
 from primo_scale.verify.held_out_accuracy import USUAL_SLOPES, decisive, fits_its_range, told_of
 from primo_scale.verify.party import half_range, n_rows
@@ -46,31 +48,52 @@ def render_party_readme(document: Document) -> str:
     return template.render(**document, rows=n_rows(document), scale=half_range(document))
 
 
-def render_report(document: Document, public_key: str | None) -> str:
-    """Return report.html, a self-contained page without scripts and external resources.
+def render_report(document: Document, public_key: str | None, weights: ScoringWeights) -> str:
+    """Return report.html, a self-contained page without external resources.
 
     The digest of the statement binds it to release.json, which the key signs.
     """
-    guarantee = document["guarantee"]
-    phenotypes, covariates = (
-        [column["name"] for column in document["public_inputs"][kind]]
-        for kind in ("phenotypes", "covariates")
-    )
+    guarantee, inputs = document["guarantee"], document["public_inputs"]
+    covariates = [column["name"] for column in inputs["covariates"]]
+    structure = None if has_components(covariates) else NO_COMPONENTS
+    people = document["accuracy"]["effective_sample_size"]
+    noise = 1 / math.sqrt(max(people, 1.0))
+    n_variants = document["cohort"]["n_variants"]
+    cautions, ancestry = held_out_cautions(document), ancestry_notes(document)
+    few = [few_variants_in_words(n_variants)] if n_variants <= FEW_VARIANTS else []
     return _template("report.html").render(
         **document,
         digest=statement_digest(document),
         rests_on_scores=rests_on_scores(document),
         relatives=RELATIVES,
-        cautions=held_out_cautions(document),
-        ancestry=ancestry_notes(document),
+        cautions=cautions,
+        ancestry=ancestry,
+        warnings=[*cautions, *ancestry, *([structure] if structure else ()), *few],
         public_key=public_key,
         people=people_in_words(document),
         command=" \\\n  ".join(scoring_command(document, PurePath())),
         meaning=_meaning(guarantee) if guarantee else None,
-        attenuations=zip(phenotypes, document["estimation"]["attenuation"], strict=False),
+        measured_r2=_measured_r2(document),
+        attenuations=list(
+            zip(inputs["phenotypes"], document["estimation"]["attenuation"], strict=False)
+        ),
         components=[name for name in covariates if has_components([name])],
-        structure=None if has_components(covariates) else NO_COMPONENTS,
+        structure=structure,
+        pictures=[
+            (phenotype["name"], picture_of(weights, number, phenotype["sd"], noise))
+            for number, phenotype in enumerate(inputs["phenotypes"][:MOST_PICTURES])
+        ],
     )
+
+
+def _measured_r2(document: Document) -> str | None:
+    """Return the range of R^2 in the people held out, or None if nothing was measured."""
+    phenotypes = (document["hold_out"] or {"phenotypes": ()})["phenotypes"]
+    found = sorted(r2 for each in phenotypes if (r2 := decisive(each)["r2"]) is not None)
+    if not found:
+        return None
+    ends = [f"{found[0]:.2g}", f"{found[-1]:.2g}"]
+    return " to ".join(dict.fromkeys(ends))
 
 
 def _meaning(guarantee: Document) -> dict[str, Any]:
@@ -87,7 +110,14 @@ def _meaning(guarantee: Document) -> dict[str, Any]:
     return {
         "odds": f"{math.exp(epsilon):.3g}" if epsilon < math.log(1e6) else "more than a million",
         "guess": _percent(guess),
+        "guess_width": f"{100 * guess:.1f}",
         "belief": _percent(belief),
+        "belief_width": f"{100 * belief:.1f}",
+        "epsilons": [
+            (other, epsilon_for(guarantee["mu"], other))
+            for other in ((1e-5, 1e-6) if gaussian else ())
+            if other > delta
+        ],
         "power": [
             (_percent(alarms), _percent(float(ndtr(ndtri(alarms) + guarantee["mu"]))))
             for alarms in ((0.01, 0.05) if gaussian else ())

@@ -464,6 +464,7 @@ class PlannedRelease:
     chosen: ChosenMethod
     build: str  # that the release states
     panel: LdPanel | None = None  # where its people have populations
+    deployment: stated.Deployment | None = None  # the custodian's words, if any were given
 
 
 def make_design(

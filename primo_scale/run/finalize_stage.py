@@ -54,7 +54,7 @@ def finalize_stage(planned: PlannedRelease) -> None:
     if request.non_private:
         publish(planned, solve(planned, private_statistics.not_private(raw)))
     else:
-        run_log.LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
+        run_log.LOGGER.debug("method %s: %s", chosen.method.name, chosen.reason)
         mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
         _release_privately(raw, planned, mechanism)
 
@@ -113,7 +113,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
         heritability = planning.PRIOR_HERITABILITY * store.heritability_share
-        expected = forecast_release(design, store.variants, mechanism, heritability).stated_size
+        expected = forecast_release(design, store.variants, mechanism, heritability)
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
         payment = Payment(mechanism, charge, balance, expected, heritability, by_score)
         with payer.noise_store.payment_explained(charge.id):

@@ -138,7 +138,7 @@ def ingest_stage(
     for line in notes:
         LOGGER.info("note: %s", line, extra=about("hazard", {}))
     sizes = {"variants": store.n_variants, "people": store.n_samples}
-    LOGGER.info(
+    LOGGER.debug(
         "%s: %d variants of %d people", destination, store.n_variants, store.n_samples,
         extra=about("genotypes", {"path": destination, **sizes}),
     )  # fmt: skip

@@ -69,8 +69,11 @@ def announce_opening(store: GenotypeStore, guarantee: Guarantee, request: RunReq
     command = opening_command(request.ledger_path, account, delta=f"{guarantee.delta!r}")
     run_log.LOGGER.warning(
         "the cohort has no budget: this release opens one of epsilon %g at delta %g and spends all "
-        "of it. To allow further releases, set a larger one first: %s%s",
-        guarantee.epsilon, guarantee.delta, command,
+        "of it (for more: primo-scale ledger set-budget)",
+        guarantee.epsilon, guarantee.delta,
+    )  # fmt: skip
+    run_log.LOGGER.debug(
+        "a larger budget: %s%s", command,
         f"; then give --cohort {_NAME} here too" if account.cohort == _NAME else "",
     )  # fmt: skip
 

@@ -51,7 +51,7 @@ from primo_scale.run.design import Design
 from primo_scale.run.ingest_stage import PlannedGenotypes, planned_genotypes
 from primo_scale.run.publishing import refuse_other_release, refuse_unwritable
 from primo_scale.run.request import AccumulateRequest, FinalizeRequest, Fit
-from primo_scale.run.run_log import LOGGER, progress_bar
+from primo_scale.run.run_log import LOGGER, PLAN, progress_bar, stage
 from primo_scale.storage.block_matrices import TILE, BlockLayout, stored_bytes
 from primo_scale.storage.files import is_of_this_request
 from primo_scale.storage.groups import is_complete
@@ -357,6 +357,7 @@ class Plan:
         return f"Plan({words}{expected}; warnings: {len(self.warnings)})"
 
 
+@stage(PLAN)
 def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     """Return the plan of a run, unless an input, the ledger or this machine refuses it.
 
@@ -507,15 +508,19 @@ def _planned_release(
     build = tables.genome_build(request.genome_build, variants)
     if request.genome_build is None and build == tables.NOT_REPORTED:
         LOGGER.warning(
-            "tools of the PGS Catalog refuse scoring files without a genome build: give "
-            "--genome-build with the build that the positions are in"
+            "genome build unknown: give --genome-build (the PGS Catalog's tools require it)"
         )
     refuse_other_release(request, design, build, private=private)
     scores, sources = public_inputs.read_prior_scores(
         request.prior_weights, variants, design, build
     )
     chosen = replace(chosen, scores=scores, sources=sources)
-    return designs.PlannedRelease(design, request, store, chosen, build, panel)
+    deployment = None
+    if request.deployment is not None:
+        from primo_scale.publication.registry import read_deployment  # loads a YAML library
+
+        deployment = read_deployment(request.deployment)
+    return designs.PlannedRelease(design, request, store, chosen, build, panel, deployment)
 
 
 def _expected_accuracy(
@@ -548,14 +553,14 @@ def _expected_accuracy(
     expected = forecast_release(design, store.variants, mechanism, heritability)
     assumed = ""
     if store.heritability_share < 1:
-        assumed = f", of which these variants are taken to have {heritability:.2g},"
+        assumed = f", {heritability:.2g} of it by these variants"
     LOGGER.info(
-        "forecast: effective sample size about %g of %d; scores are expected to explain %.2g "
-        "of the variance of a trait of heritability %g%s in other people, and %.2g without noise "
-        "(from public sizes, for effects spread evenly over the variants); %.2g if %.0f%% of the "
-        "variants have effects",
-        expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY, assumed,
-        expected.without_noise, expected.sparse, 100 * planning.SPARSE_SHARE,
+        "forecast: R^2 %.2g in other people, %.2g without noise; %.2g if %.0f%% of variants matter",
+        expected.r_squared, expected.without_noise, expected.sparse, 100 * planning.SPARSE_SHARE,
+    )  # fmt: skip
+    LOGGER.info(
+        "forecast: as accurate as %g of %d people without noise, for a heritability of %g%s",
+        expected.stated_size, design.public_n, PRIOR_HERITABILITY, assumed,
     )  # fmt: skip
     if expected.is_noise and not request.accept_noise:
         raise UsageError(
@@ -697,9 +702,9 @@ def _sum_needs(
         there.append(store.plan.partial)
     sums = replace(sums, disk_bytes=disk)
     line = check_needs(sums, request.profile, request.work_dir, bytes_there=_bytes_below(there))
-    LOGGER.info("pre-flight: kernel %s; %s", kernel, line)
-    LOGGER.info(
-        "pre-flight: noise and weights take %s of memory, for blocks of up to %d variants",
+    LOGGER.info("pre-flight: %s, kernel %s", line, kernel)
+    LOGGER.debug(
+        "pre-flight: noise and weights take %s of memory, in blocks of up to %d variants",
         bytes_in_words(release_bytes), max(layout.sizes),
     )  # fmt: skip
     return sums

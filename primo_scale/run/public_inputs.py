@@ -116,8 +116,9 @@ def read_panels(
         ld = open_ld_panel(model.ld_panel, store.variants)
         store.samples.refuse_shared_people(ld.people, ld.name)
         LOGGER.info(
-            "--ld-panel: %d people; %d of %d variants matched (%d with alleles swapped)",
-            ld.n_people, ld.n_matched, store.n_variants, ld.swapped.sum(),
+            "--ld-panel: %d people; %d of %d variants matched%s",
+            ld.n_people, ld.n_matched, store.n_variants,
+            f" ({ld.swapped.sum()} with alleles swapped)" if ld.swapped.any() else "",
         )  # fmt: skip
         _warn_of_few_matches("--ld-panel", ld.n_matched, store)
     populations = _read_populations(model.panel_populations, ld, loadings, coding)

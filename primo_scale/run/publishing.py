@@ -25,7 +25,7 @@ from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.store import DOSAGES
-from primo_scale.humanize import examples
+from primo_scale.humanize import examples, spent_in_words
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.solve import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
@@ -33,7 +33,7 @@ from primo_scale.privacy import mechanism as noise_plan
 from primo_scale.privacy import private_statistics as held_out_sums
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.payment import NoiseStore
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats, Forecast
 from primo_scale.publication import texts as wording
 from primo_scale.publication.weights import ScoringWeights, scoring_command
 from primo_scale.run import estimation, work_directory
@@ -69,8 +69,7 @@ class Payment:
     mechanism: Mechanism
     charge: Charge  # of the release, with the adjustment of its phenotypes
     balance: Balance  # of the paying account, this charge included
-    # Forecast of the release (`primo_scale.privacy.planning.Forecast.stated_size`).
-    effective_sample_size: float
+    expected: Forecast  # accuracy, from public numbers
     heritability: float = PRIOR_HERITABILITY  # that the forecast ascribes to the variants
     chosen_by_score: bool = False  # whether a public score chose the variants
 
@@ -129,7 +128,15 @@ def make_statement(
         guarantee=state_guarantee(mechanism.promise, payment.charge.cost),
         mechanism=state_mechanism(mechanism, chosen, design.paid_adjustment, n_fixed=n_fixed),
         public_inputs=inputs,
-        accuracy=stated.Accuracy(payment.effective_sample_size, definition),
+        accuracy=stated.Accuracy(
+            payment.expected.stated_size,
+            definition,
+            payment.heritability,
+            *(
+                float(f"{r2:.3g}")
+                for r2 in (payment.expected.r_squared, payment.expected.without_noise)
+            ),
+        ),
         ledger=state_ledger_entry(payment.balance, payment.charge),
         public_by_assumption=words.public_by_assumption(str(design.unit), str(design.adjacency)),
         unprotected=(),
@@ -306,7 +313,7 @@ def _sources(design: Design, build: str) -> tuple[stated.Source, ...]:
         ("Genetic factors of the phenotypes", design.genetic_factors, "genetic_factors"),
         ("Genome build", build, "--genome-build, or positions of known variants"),
         ("Number of people planned for", design.nominal_n, "--nominal-n"),
-        ("Subsample", design.subsample and f"{design.subsample} people", "--subsample"),
+        ("Subsample", design.subsample and f"{design.subsample} people", "subsample"),
         ("Bounds of phenotypes", listed, "--pheno-bounds"),
         ("Sds of adjusted phenotypes", design.adjustment and listed, measured),
         ("Rounding of phenotypes", coarse * (step > 1), "default for 100 phenotypes or more"),
@@ -519,6 +526,7 @@ def publish(
 
     request = planned.request
     statement = make_statement(planned.design, solved, payment, planned.build)
+    statement = structs.replace(statement, deployment=planned.deployment)
     if request.out.exists():
         if not is_same_release(request.out, statement):
             raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
@@ -527,7 +535,6 @@ def publish(
     else:
         publish_release(request.out, solved.weights, statement, signer=signer)
     document = json.loads((request.out / stated.RELEASE.name).read_bytes())
-    LOGGER.info("%s", document["stamp"])
     columns = zip(solved.weights.phenotypes, solved.weights.per_allele.T, strict=True)
     if names := [name for name, column in columns if not column.any()]:
         LOGGER.warning(
@@ -543,16 +550,32 @@ def publish(
                     "weights build on the reversed score",
                     score["file"], each["phenotype"], each["slope"], each["standard_error"],
                 )  # fmt: skip
-    if document["hold_out"] is None:
-        size = document["accuracy"]["effective_sample_size"]
-        LOGGER.info("forecast from public numbers: effective sample size %.6g", size)
     for line in wording.accuracies_in_words(document):
         LOGGER.info("held out: %s", line)
     for caution in wording.held_out_cautions(document):
         LOGGER.warning("held out: %s", caution)
     for caution in wording.ancestry_notes(document):
         LOGGER.warning("%s", caution)
-    LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
+    LOGGER.debug("to score people: %s", " ".join(scoring_command(document, request.out)))
     out = request.out.absolute()
+    _tell_result(document, out)
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(request.out / stated.RELEASE.name)
+
+
+def _tell_result(document: stated.Document, out: Path) -> None:
+    """Log what a release is worth, and what to do with it."""
+    accuracy, ledger = document["accuracy"], document["ledger"]
+    LOGGER.info("%s", document["stamp"])
+    if document["hold_out"] is None and accuracy["r_squared"] is not None:
+        LOGGER.info(
+            "expected: R^2 %.2g in other people, %.2g without noise",
+            accuracy["r_squared"], accuracy["without_noise"],
+        )  # fmt: skip
+    if ledger is not None:
+        spent, budget = ledger["epsilon_after"], ledger["budget_epsilon"]
+        LOGGER.info(
+            "budget: epsilon %s of %s is spent", spent_in_words(spent, budget), f"{budget:g}"
+        )
+    LOGGER.info("report: %s", out / files.REPORT_FILE)
+    LOGGER.info("next: primo-scale verify %s", out)

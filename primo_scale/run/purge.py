@@ -101,8 +101,7 @@ def warn_of_intermediates(work_dir: Path) -> None:
         return
     bucket = work_directory.last_claimed(work_dir)
     LOGGER.warning(
-        "PRIVATE intermediates are left behind: %s in %s%s. Delete them with the same command and "
-        "--purge-intermediates",
+        "PRIVATE files are left: %s in %s%s (--purge-intermediates deletes them)",
         bytes_in_words(total), work_dir,
         "" if bucket is None else f", and more in {bucket}",
     )  # fmt: skip

@@ -308,7 +308,7 @@ class Privacy(PrivacyParameters):
     unit: PrivacyUnit = option(fields.choice(PrivacyUnit), default=PrivacyUnit.FULL)
     adjacency: Adjacency = option(fields.choice(Adjacency), default=Adjacency.REPLACE_ONE)
     nominal_n: int | None = option(fields.count())
-    subsample: int | None = option(fields.count())
+    subsample: int | None = option(fields.count(), expert=True)
     hold_out: float | None = option(fields.number("(0, 0.5]", "SHARE"), excludes="subsample")
 
     def check(self) -> None:
@@ -626,6 +626,9 @@ class FinalizeRequest(PrivacyParameters, Fit, Run):
     genome_build
         Genome build of the positions, for the PGS files; hg19 and hg38 mean the same (default:
         inferred from known variants; NR: not reported).
+    deployment
+        YAML file with curator, purpose, region and other_releases, a text each: they stand in the
+        report, and deployment.yaml is a record for the registry of deployments.
     purge_intermediates
         Delete the private intermediate files after publication. The release and the ledger stay.
     """
@@ -636,6 +639,7 @@ class FinalizeRequest(PrivacyParameters, Fit, Run):
     sumstats: bool = option(fields.FLAG)
     calibrate: bool = option(fields.FLAG, expert=True)
     genome_build: str | None = option(BUILD)
+    deployment: Path | None = option(fields.FILE, excludes="non_private")
     purge_intermediates: bool = option(fields.FLAG)
 
     def check(self) -> None:

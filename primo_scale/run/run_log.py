@@ -42,6 +42,10 @@ SUMMED = "summed"
 
 COMMAND_LINE: ContextVar[tuple[str, ...]] = ContextVar("command line", default=())
 """Words of the command line; empty in a program that calls the library."""
+LEVEL: ContextVar[int] = ContextVar("level of the terminal", default=logging.INFO)
+"""Least level of what the terminal shows: DEBUG with --verbose, WARNING with --quiet."""
+PLAN = "plan"
+"""Stage in which everything public about a run is decided."""
 AS_JSON: ContextVar[bool] = ContextVar("log as JSON", default=False)
 """Whether the log is written as JSON lines."""
 LOGGED_IN: ContextVar[Path | None] = ContextVar("logged in", default=None)
@@ -230,7 +234,7 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[int, i
     from rich.table import Column
 
     as_json = any(isinstance(handler.formatter, JsonLines) for handler in LOGGER.handlers)
-    is_shown = sys.stderr.isatty() and not as_json
+    is_shown = sys.stderr.isatty() and not as_json and LEVEL.get() <= logging.INFO
     bars = progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(bar_width=None, table_column=Column(ratio=1)),
@@ -240,6 +244,7 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[int, i
         console=Console(stderr=True),
         get_time=lambda: time.monotonic(),
         speed_estimate_period=_WINDOW_SECONDS,
+        transient=True,
         expand=True,
         disable=not is_shown,
     )

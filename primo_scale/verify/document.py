@@ -286,6 +286,15 @@ class Estimation(Struct, frozen=True):
     between_populations: tuple[UpToOne, ...] = ()
 
 
+class Deployment(Struct, frozen=True):
+    """What the custodian says of the release, which nothing in it can show."""
+
+    curator: Text
+    purpose: Text
+    region: Text
+    other_releases: Text
+
+
 class Accuracy(Struct, frozen=True):
     """Forecast of the accuracy, from public sizes alone.
 
@@ -296,6 +305,10 @@ class Accuracy(Struct, frozen=True):
     # Number of people in a cohort analysed without noise that gives the same accuracy.
     effective_sample_size: Amount
     definition: Text  # formula of the effective sample size, in words
+    # R^2 expected of a trait of this heritability, and without noise; None for NOT PRIVATE.
+    heritability: UpToOne | None = None
+    r_squared: UpToOne | None = None
+    without_noise: UpToOne | None = None
 
 
 class HeldOutGroup(Struct, frozen=True):
@@ -416,6 +429,7 @@ class ReleaseDocument(Struct, frozen=True, kw_only=True):
     unprotected: tuple[Text, ...]
     summary_statistics: bool = False  # whether the release has them
     hold_out: HeldOut | None = None  # measurement of the weights in people held out
+    deployment: Deployment | None = None  # the custodian's words, if any were given
     # Chromosomes of the weights; on X men count as 0 or 2.
     chromosomes: Annotated[tuple[Text, ...], AtLeastOne] = ()
     files: Annotated[tuple[PublishedFile, ...], AtLeastOne] = ()

@@ -222,6 +222,8 @@ def _check_sizes(document: Document) -> Finding:
         problems.append("neither a number of people nor a nominal number is stated")
     elif document["accuracy"]["effective_sample_size"] > people:
         problems.append("the effective sample size is above the sample size")
+    if (document["accuracy"]["r_squared"] or 0) > (document["accuracy"]["without_noise"] or 0):
+        problems.append("the expected R^2 is above that without noise")
     return finding_of(
         "sizes",
         problems,
@@ -235,6 +237,7 @@ def _list_problems(document: Document) -> list[str]:
     names = {entry["name"] for entry in document["files"]}
     needed = {files.README_FILE, files.REPORT_FILE}
     needed |= {files.WEIGHTS_FILE, files.COVARIATES_FILE, files.CENTRE_FILE}
+    needed |= {files.DEPLOYMENT_FILE} if document["deployment"] else set()
     pgs, *sumstats = tables.phenotype_files(document).values()
     needed, optional = needed.union(pgs), {name for group in sumstats for name in group}
     if document["private"]:  # phenotypes without variance have no file

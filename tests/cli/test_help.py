@@ -30,7 +30,7 @@ def sections(main: click.Command) -> dict[str, list[str]]:
     for line in command(main, "--help").stdout.splitlines():
         if heading := re.fullmatch(r"([A-Z][\w ]+):", line):
             found[heading[1]] = []
-        elif option := re.match(r"  (?:-h, )?--([a-z-]+)", line):
+        elif option := re.match(r"  (?:-[a-z], )?--([a-z-]+)", line):
             found[list(found)[-1]].append(option[1])
     return {heading: options for heading, options in found.items() if options}
 

@@ -9,6 +9,7 @@ import pytest
 from support.documents import put, read_document
 from support.release_edits import forge, problems_in
 from support.release_examples import (
+    EXPECTED,
     example_costs,
     example_design,
     example_mechanism,
@@ -62,7 +63,7 @@ def pay(ledger: Ledger, mechanism: Mechanism) -> Payment:
         charge = ledger.reserve(request).charge
         ledger.mark_drawn(charge, f"statistics {charge.id}")
     (balance,) = ledger.balances()
-    return Payment(mechanism, balance.charges[1], balance, 123.4)
+    return Payment(mechanism, balance.charges[1], balance, EXPECTED)
 
 
 def make(root: Path, mode: str) -> Paid:

@@ -12,8 +12,8 @@ from primo_scale.ledger.ledger import Ledger
 BUDGET = ("--epsilon", 1, "--delta", 1e-6)
 TOO_SMALL = ("--epsilon", 0.05, "--delta", 1e-6)
 FORECAST = re.compile(
-    r"forecast: effective sample size about (\S+) of 44; scores are expected to explain (\S+) of "
-    r"the variance of a trait of heritability 0\.3 in other people, and (\S+) without noise"
+    r"R\^2 (\S+) in other people, (\S+) without noise.*\n"
+    r"  as accurate as (\S+) of 44 people without noise, for a heritability of 0\.3"
 )
 
 
@@ -25,7 +25,7 @@ def refused_as_noise(result):
 def test_noise_is_refused_before_anything_is_read(cohort, options):
     result = cohort.release(*options, budget=TOO_SMALL)
     refused_as_noise(result)
-    size, explained, without = (float(x) for x in FORECAST.search(result.stderr).groups())
+    explained, without, size = (float(x) for x in FORECAST.search(result.stderr).groups())
     assert 0 < size < 44 and 0 <= explained < 0.01 and explained < without < 0.3
     assert not cohort.ledger.exists()
     assert not list(cohort.folder.rglob("genotypes.zarr"))
@@ -33,16 +33,13 @@ def test_noise_is_refused_before_anything_is_read(cohort, options):
 
 def opening(stderr):
     """Return the words of the command that opens a larger budget, as the warning prints it."""
-    (found,) = re.findall(
-        r"this release opens one of epsilon 1 at delta 1e-06 and spends all of it\. To allow "
-        r"further releases, set a larger one first: primo-scale ledger (.*)",
-        stderr,
-    )
+    (found,) = re.findall(r"a larger budget: primo-scale ledger (.*)", stderr)
     return ["7.5" if word == "E" else word for word in shlex.split(found.split(";")[0])]
 
 
 def test_opening_a_budget_is_announced_with_the_command_that_opens_a_larger_one(cohort):
-    planned = cohort.release("--dry-run", budget=BUDGET)
+    planned = cohort.release("--dry-run", "--verbose", budget=BUDGET)
+    assert "opens one of epsilon 1 at delta 1e-06 and spends all of it" in planned.stderr
     assert "then give --cohort NAME here too" in planned.stderr
     assert not cohort.ledger.exists()
     succeeded(command(ledger_command, *opening(planned.stderr)))

@@ -75,7 +75,7 @@ def test_the_forecast_of_the_best_variants_is_that_of_every_stage(tmp_path, coho
     ps.ingest(**best, ref_freq=f"{PANEL}.afreq", out=tmp_path / "store", ld_panel=PANEL)
     with caplog.at_level(logging.INFO, "primo_scale"):
         planned.append(ps.plan(ps.AccumulateRequest(genotypes=tmp_path / "store", **options)))
-    assert "heritability 0.3, of which these variants are taken to have 0.029, in" in caplog.text
+    assert "heritability of 0.3, 0.029 of it by these variants" in caplog.text
     first, second = (each.accuracy for each in planned)
     assert first.r_squared == pytest.approx(second.r_squared, rel=1e-9)
     ps.release(ps.ReleaseRequest(**best, out=tmp_path / "out", **options))

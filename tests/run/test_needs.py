@@ -62,11 +62,11 @@ def test_too_little_memory_for_workers_is_refused_with_numbers(ingested, dry_run
 def test_a_dry_run_reports_needs_and_writes_nothing(ingested):
     before = sorted(ingested.folder.rglob("*"))
     for run in (ingested.release, ingested.accumulate):
-        result = succeeded(run("--dry-run"))
-        memory, after = (line for line in result.stderr.splitlines() if "pre-flight" in line)
+        result = succeeded(run("--dry-run", "--verbose"))
+        memory, after = result.stderr.partition("Needs\n")[2].splitlines()[:2]
         assert "2 tasks" in memory
         assert "kernel" in memory
-        assert "free" in memory
+        assert "disk" in memory
         assert "noise and weights take" in after
     assert sorted(ingested.folder.rglob("*")) == before
 

@@ -19,7 +19,7 @@ from primo_scale.methods.solve import Solution
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import Guarantee, Mechanism, calibrate, release_cost
 from primo_scale.privacy.payment import adjustment_sigma
-from primo_scale.privacy.planning import ClipResponse
+from primo_scale.privacy.planning import ClipResponse, Forecast
 from primo_scale.publication.publish import publish_release, statement_document
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.run.design import ChosenMethod, Design, PaidAdjustment
@@ -41,6 +41,7 @@ ROW_NORM, PHENOTYPE_NORM = 3_000_017, 4_194_304
 BLOCK_NORMS = (1_900_003, 1_700_021)
 PEOPLE = 1000
 BUDGET = 5.0, 1e-7
+EXPECTED = Forecast(123.4, 0.12, 0.25, 0.2)
 BUILD = "GRCh37"
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC_KEY = KEY.public_key().public_bytes_raw().hex()
@@ -176,7 +177,7 @@ def example_payment(mechanism: Mechanism) -> Payment:
         for number, cost in enumerate(example_costs(mechanism))
     )
     balance = Balance(account, AccountBudget(3 * epsilon, delta), charges)
-    return Payment(mechanism, charges[1], balance, 123.4)
+    return Payment(mechanism, charges[1], balance, EXPECTED)
 
 
 def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solved:

@@ -1,0 +1,90 @@
+"""What a terminal shows: groups of a plan, whole words, warnings in colour, nothing twice."""
+
+import io
+import logging
+
+import pytest
+
+from primo_scale.cli.terminal import Terminal
+from primo_scale.run import run_log
+
+PLAN = [
+    (logging.INFO, "--ref-freq: 3000 of 3000 variants matched"),
+    (logging.WARNING, "No covariate is named as a principal component of a public panel"),
+    (logging.INFO, "pre-flight: 17 tasks"),
+    (logging.INFO, "forecast: R^2 0.24"),
+    (logging.INFO, "forecast: R^2 0.24"),
+]
+
+
+class Stream(io.StringIO):
+    """Output that may be a terminal."""
+
+    def __init__(self, *, is_terminal: bool) -> None:
+        super().__init__()
+        self.isatty = lambda: is_terminal  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch):
+    """Return what is shown of a plan and two lines after it, on 41 columns if it is a terminal."""
+    monkeypatch.setenv("COLUMNS", "41")
+
+    def show(*, is_terminal: bool, level: int = logging.INFO, ends: bool = True) -> str:
+        stream = Stream(is_terminal=is_terminal)
+        handler = Terminal(stream)
+        token = run_log.LEVEL.set(level)
+        monkeypatch.setattr(run_log.LOGGER, "handlers", [handler])
+        monkeypatch.setattr(run_log.LOGGER, "propagate", False)
+        before = run_log.LOGGER.level
+        run_log.LOGGER.setLevel(logging.DEBUG)
+        try:
+            plan = run_log.stage(run_log.PLAN)
+            plan.__enter__()
+            for severity, text in PLAN:
+                run_log.LOGGER.log(severity, text)
+            if ends:
+                plan.__exit__(None, None, None)
+                run_log.LOGGER.warning("few people")
+            run_log.LOGGER.error("error: no disk")
+        finally:
+            handler.close()
+            run_log.LEVEL.reset(token)
+            run_log.LOGGER.setLevel(before)
+            run_log.leave_stage()
+        return stream.getvalue()
+
+    return show
+
+
+def test_a_plan_is_grouped_and_each_line_is_shown_once(shown):
+    assert shown(is_terminal=False).splitlines() == [
+        "Inputs", "  --ref-freq: 3000 of 3000 variants matched",
+        "Warnings", "  No covariate is named as a principal component of a public panel",
+        "Forecast", "  R^2 0.24", "Needs", "  17 tasks",
+        "warning: few people", "error: no disk",
+    ]  # fmt: skip
+
+
+def test_a_terminal_gets_whole_words_and_colour_for_warnings_alone(shown):
+    text = shown(is_terminal=True)
+    yellow = "\x1b[33m"
+    lines = text.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines()
+    plain = [line.removeprefix(yellow) for line in lines]
+    assert max(map(len, plain)) <= 40
+    assert " ".join(" ".join(plain).split()) == " ".join(shown(is_terminal=False).split())
+    assert [line for line in lines if line.startswith(yellow)] == [
+        f"{yellow}  No covariate is named as a principal",
+        f"{yellow}    component of a public panel",
+        f"{yellow}warning: few people",
+    ]
+
+
+def test_quiet_leaves_warnings_and_errors(shown):
+    lines = shown(is_terminal=False, level=logging.WARNING).splitlines()
+    assert lines == ["Warnings", f"  {PLAN[1][1]}", "warning: few people", "error: no disk"]
+
+
+def test_what_is_held_is_shown_before_the_error_of_a_plan(shown):
+    lines = shown(is_terminal=False, ends=False).splitlines()
+    assert lines[0] == "Inputs" and lines[-1] == "error: no disk" and "  17 tasks" in lines

@@ -26,7 +26,7 @@ from primo_scale.accumulation.executors import run_on_dask, run_on_threads
 from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import Executor, accumulate, open_raw_statistics
-from primo_scale.cluster.profile import LocalProfile
+from primo_scale.cluster.job_queues import LocalProfile
 from primo_scale.cluster.workers import dask_client
 from primo_scale.genotypes.coding import largest_code, read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
@@ -35,7 +35,7 @@ from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, PhenotypeBounds, code_outcomes
 from primo_scale.outcomes.store import KIND, OutcomeStore, open_outcome_store, rows_layout
 from primo_scale.run.design import Design, PublicPanels, make_design
-from primo_scale.run.request import Model, Privacy
+from primo_scale.run.options import Model, Privacy
 from primo_scale.storage.block_matrices import BlockMatrices
 from primo_scale.storage.groups import (
     create_array,

@@ -49,7 +49,7 @@ def _now() -> Cost:
     return {"seconds": time.monotonic(), "cpu": times.user + times.system}
 
 
-@click.command(cls=ContractCommand, kinds=["run.request.ReleaseRequest"])
+@click.command(cls=ContractCommand, kinds=["run.options.ReleaseRequest"])
 @click.option("--found", type=click.Path(path_type=Path), required=True, help="JSON of the costs.")
 def main(found: Path, asked: Any) -> None:
     """Make a release and write its costs."""

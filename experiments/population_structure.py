@@ -30,7 +30,7 @@ from experiments.gaussian_noise import Float64
 from experiments.releases import HAPMAP, Codes, mosaic_of
 from experiments.result_tables import markdown_table
 from primo_scale.evaluation.scores import match_weights, open_files, read_scoring_file, score_people
-from primo_scale.run.request import GenotypeFiles
+from primo_scale.run.options import GenotypeFiles
 from primo_scale.simulation.cohort import (
     Effects,
     ReferencePanel,

@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from primo_scale.run.operations import ingest as ingest
     from primo_scale.run.operations import plan as plan
     from primo_scale.run.operations import release as release
+    from primo_scale.run.options import AccumulateRequest as AccumulateRequest
+    from primo_scale.run.options import EvaluationRequest as EvaluationRequest
+    from primo_scale.run.options import FinalizeRequest as FinalizeRequest
+    from primo_scale.run.options import ForecastRequest as ForecastRequest
+    from primo_scale.run.options import IngestRequest as IngestRequest
+    from primo_scale.run.options import ReleaseRequest as ReleaseRequest
     from primo_scale.run.plan import ForecastRow as ForecastRow
     from primo_scale.run.plan import forecast as forecast
-    from primo_scale.run.request import AccumulateRequest as AccumulateRequest
-    from primo_scale.run.request import EvaluationRequest as EvaluationRequest
-    from primo_scale.run.request import FinalizeRequest as FinalizeRequest
-    from primo_scale.run.request import ForecastRequest as ForecastRequest
-    from primo_scale.run.request import IngestRequest as IngestRequest
-    from primo_scale.run.request import ReleaseRequest as ReleaseRequest
     from primo_scale.verify.release import Verification as Verification
     from primo_scale.verify.release import verify as verify
 
@@ -67,7 +67,7 @@ _NAMES = {
     "run.evaluation": "Evaluation evaluate",
     "run.operations": "accumulate finalize ingest plan release",
     "run.plan": "ForecastRow forecast",
-    "run.request": "AccumulateRequest EvaluationRequest FinalizeRequest ForecastRequest "
+    "run.options": "AccumulateRequest EvaluationRequest FinalizeRequest ForecastRequest "
     "IngestRequest ReleaseRequest",
     "parties.fit": "PartyFitRequest PartyModel party_fit",
     "parties.release": "PartyReleaseRequest party_release party_roster",

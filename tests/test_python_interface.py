@@ -20,7 +20,7 @@ from support.crash import exit_code
 from support.documented_code import blocks
 
 import primo_scale as ps
-from primo_scale.run.request import Fit, GenotypeFiles, Model, OutcomeTables, Privacy
+from primo_scale.run.options import Fit, GenotypeFiles, Model, OutcomeTables, Privacy
 from primo_scale.storage.files import files_private
 from primo_scale.storage.stores import encrypted_with
 

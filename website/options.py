@@ -6,7 +6,7 @@ import re
 
 from primo_scale.errors import Field
 from primo_scale.run.fields import FLAG, HEADINGS, NEEDED, declared
-from primo_scale.run.request import ReleaseRequest
+from primo_scale.run.options import ReleaseRequest
 
 _TOP = """\
 # The options of a release

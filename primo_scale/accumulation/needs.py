@@ -12,7 +12,7 @@ from pathlib import Path
 from primo_scale import machine
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS, partial_bytes
 from primo_scale.accumulation.plan import Plan
-from primo_scale.cluster.profile import LocalProfile, Profile, worker_memory
+from primo_scale.cluster.job_queues import LocalProfile, Profile, worker_memory
 from primo_scale.errors import Field, ResourceError
 from primo_scale.genotypes.store import Packing
 from primo_scale.humanize import bytes_in_words

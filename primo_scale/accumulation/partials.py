@@ -37,9 +37,10 @@ from primo_scale.machine import in_threads
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.panel.components import LdComponents, open_components, open_directions
 from primo_scale.storage import groups
-from primo_scale.storage.files import canonical_json, converted, of_other_request
+from primo_scale.storage.files import canonical_json, converted
 from primo_scale.storage.groups import Array, ArrayLayout
 from primo_scale.storage.locations import Location, parse_location
+from primo_scale.storage.resuming import of_other_request
 from primo_scale.storage.stores import store_at
 from primo_scale.version import __version__
 

@@ -81,7 +81,7 @@ class _OneLineErrors(click.Command):
 class ContractCommand(_OneLineErrors):
     """Command with the exit codes of docs/architecture.md, one-line errors, and a log.
 
-    It has the options of the request that `kinds` names, such as ``run.request.ReleaseRequest``,
+    It has the options of the request that `kinds` names, such as ``run.options.ReleaseRequest``,
     and makes it; its function gets it as `asked`. Of several kinds it has the options of all, and
     its function gets the values by their names as `given`. Fields without an option are given by
     the `obj` of the context, which a program sets that calls the command.

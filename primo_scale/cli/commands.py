@@ -50,7 +50,7 @@ A release without noise, to compare with other tools; it protects nobody:
 """
 
 
-@click.command(cls=ContractCommand, kinds=["run.request.ReleaseRequest"], epilog=_EXAMPLES)
+@click.command(cls=ContractCommand, kinds=["run.options.ReleaseRequest"], epilog=_EXAMPLES)
 def release(asked: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 
@@ -65,7 +65,7 @@ def release(asked: Any) -> None:
 
 
 @click.command(
-    cls=ContractCommand, kinds=["run.request.ReleaseRequest", "run.request.ForecastRequest"]
+    cls=ContractCommand, kinds=["run.options.ReleaseRequest", "run.options.ForecastRequest"]
 )
 def plan(given: Given) -> None:
     """Check a release before any work, and print what it needs and how accurate it will be.
@@ -83,7 +83,7 @@ def plan(given: Given) -> None:
     as much.
     """
     from primo_scale.run.fields import request_of
-    from primo_scale.run.request import ReleaseRequest
+    from primo_scale.run.options import ReleaseRequest
 
     if "people" in given:
         _forecast(given)
@@ -122,8 +122,8 @@ _FORECAST_HEADINGS = (
 def _forecast(given: Given) -> None:
     """Print the accuracy of releases without a cohort."""
     from primo_scale.run.fields import request_of
+    from primo_scale.run.options import ForecastRequest
     from primo_scale.run.plan import forecast
-    from primo_scale.run.request import ForecastRequest
 
     _refuse_others(given, ForecastRequest, "is for a plan with a cohort, without `people`")
     rows = forecast(request_of(ForecastRequest, given))
@@ -135,7 +135,7 @@ def _forecast(given: Given) -> None:
         click.echo(_FORECAST.format(*shape, *numbers, *last))
 
 
-@click.command(cls=ContractCommand, kinds=["run.request.IngestRequest"])
+@click.command(cls=ContractCommand, kinds=["run.options.IngestRequest"])
 def ingest(asked: Any) -> None:
     """Write genotype files to a packed Zarr store.
 
@@ -146,7 +146,7 @@ def ingest(asked: Any) -> None:
     operations.ingest(asked)
 
 
-@click.command(cls=ContractCommand, kinds=["run.request.AccumulateRequest"])
+@click.command(cls=ContractCommand, kinds=["run.options.AccumulateRequest"])
 @click.option("--dry-run", is_flag=True, help="Check everything as before a run, and do nothing.")
 def accumulate(asked: Any, dry_run: bool) -> None:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, resumably, on this machine or a Dask cluster.
@@ -163,7 +163,7 @@ def accumulate(asked: Any, dry_run: bool) -> None:
         operations.accumulate(asked)
 
 
-@click.command(cls=ContractCommand, kinds=["run.request.FinalizeRequest"])
+@click.command(cls=ContractCommand, kinds=["run.options.FinalizeRequest"])
 def finalize(asked: Any) -> None:
     """Add noise once, solve every phenotype, and publish the weights; accumulate has paid."""
     from primo_scale.run import operations
@@ -219,7 +219,7 @@ def _printable(detail: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in detail)
 
 
-@click.command(cls=ContractCommand, kinds=["run.request.EvaluationRequest"])
+@click.command(cls=ContractCommand, kinds=["run.options.EvaluationRequest"])
 def evaluate(asked: Any) -> None:
     """Measure how well scores predict phenotypes, without noise.
 
@@ -259,7 +259,7 @@ def status(work_dir: Path, as_json: bool) -> None:
     sys.exit(codes.get(status.state, 0))
 
 
-@click.command(cls=ContractCommand, kinds=["run.request.SimulationRequest"])
+@click.command(cls=ContractCommand, kinds=["run.options.SimulationRequest"])
 def simulate(asked: Any) -> None:
     """Simulate a cohort whose genotypes are mosaics of a public panel's.
 
@@ -277,7 +277,7 @@ _AUDIT = "{:<8} {:<12} {:<7} {:>7} {:>11} {:>8} {:>9}  {:<22}  {}"
 _AUDIT_HEADINGS = "privacy adjacency X'X claim attainable shown Gaussian verdict methods"
 
 
-@click.command(cls=ContractCommand, kinds=["run.request.AuditRequest"])
+@click.command(cls=ContractCommand, kinds=["run.options.AuditRequest"])
 def audit(asked: Any) -> None:
     """Bound the epsilon of every mechanism from below, by attacks on draws of its noise.
 
@@ -379,7 +379,7 @@ def ledger_verify(path: Path | None) -> None:
     click.echo(f"{path}: verified, head {ledger.show(path).head}")
 
 
-@ledger.command("set-budget", cls=ContractCommand, kinds=["run.request.BudgetRequest"])
+@ledger.command("set-budget", cls=ContractCommand, kinds=["run.options.BudgetRequest"])
 @_LEDGER
 @_COHORT
 def ledger_set_budget(asked: Any, path: Path | None, cohort: str | None) -> None:
@@ -490,7 +490,7 @@ def cluster_show(file: Path) -> None:
 
     SCHEDULER, PORT, NAME and WORK_DIR stand for what only a run knows.
     """
-    from primo_scale.cluster.profile import read_profile
+    from primo_scale.cluster.job_queues import read_profile
     from primo_scale.cluster.workers import job_script
 
     click.echo(job_script(read_profile(file)), nl=False)

@@ -35,9 +35,9 @@ from distributed import Client, LocalCluster
 from distributed.core import Status
 from distributed.deploy import Cluster
 
-from primo_scale.cluster import profile as profiles
+from primo_scale.cluster import job_queues
 from primo_scale.cluster import security as tls_settings
-from primo_scale.cluster.profile import JobQueueProfile
+from primo_scale.cluster.job_queues import JobQueueProfile
 from primo_scale.cluster.security import make_certificates, security_of
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.interruption import check
@@ -79,7 +79,7 @@ _LOCAL_SETTINGS = {
 
 
 @contextmanager
-def local_cluster(profile: profiles.LocalProfile, scratch: Path) -> Iterator[LocalCluster]:
+def local_cluster(profile: job_queues.LocalProfile, scratch: Path) -> Iterator[LocalCluster]:
     """Start worker processes, and keep their number constant.
 
     Dask gives up a cluster if a worker is killed during the start. Such a cluster is started again,
@@ -130,7 +130,7 @@ def repeated(cluster: Cluster, step: Callable[[], Awaitable[None]]) -> Iterator[
         watcher.join()
 
 
-def _started(profile: profiles.LocalProfile, scratch: Path) -> LocalCluster:
+def _started(profile: job_queues.LocalProfile, scratch: Path) -> LocalCluster:
     for _ in range(_TRIALS):
         check()
         try:
@@ -145,7 +145,7 @@ def _started(profile: profiles.LocalProfile, scratch: Path) -> LocalCluster:
     )
 
 
-def _started_once(profile: profiles.LocalProfile, scratch: Path) -> LocalCluster:
+def _started_once(profile: job_queues.LocalProfile, scratch: Path) -> LocalCluster:
     """Start worker processes that ignore Ctrl-C, which this process handles.
 
     A terminal sends SIGINT to every process of the job. Processes that start while SIGINT is
@@ -162,7 +162,7 @@ def _started_once(profile: profiles.LocalProfile, scratch: Path) -> LocalCluster
                 n_workers=profile.workers or usable_cpus(),
                 threads_per_worker=1,
                 processes=True,
-                memory_limit=profiles.worker_memory(profile),
+                memory_limit=job_queues.worker_memory(profile),
                 local_directory=str(scratch),
                 dashboard_address="127.0.0.1:0",
                 scheduler_kwargs={"dashboard": False},
@@ -258,7 +258,7 @@ def job_script(profile: JobQueueProfile) -> str:
 
 def _class_of(profile: JobQueueProfile) -> Any:
     # Imported only here, because dask-jobqueue reads its configuration files on import.
-    return pkgutil.resolve_name(profiles.JOB_QUEUES[profile.kind][0])
+    return pkgutil.resolve_name(job_queues.JOB_QUEUES[profile.kind][0])
 
 
 @contextmanager
@@ -321,7 +321,7 @@ class JobKeeper:
 
     def __init__(self, cluster: Any, profile: JobQueueProfile, scratch: Path) -> None:
         self._cluster, self._jobs, self._poll_seconds = cluster, profile.jobs, profile.poll
-        self._listing = (*profiles.JOB_QUEUES[profile.kind][1], user_name())
+        self._listing = (*job_queues.JOB_QUEUES[profile.kind][1], user_name())
         self._logs = profile.options.get("log_directory", scratch / "logs")
         self._next_listing = monotonic() + self._poll_seconds
         self._pause = self._resume_at = 0.0
@@ -416,7 +416,7 @@ _CONNECT_TIMEOUT_SECONDS = 30
 
 @contextmanager
 def dask_client(
-    profile: profiles.LocalProfile | profiles.SchedulerProfile | JobQueueProfile, scratch: Path
+    profile: job_queues.LocalProfile | job_queues.SchedulerProfile | JobQueueProfile, scratch: Path
 ) -> Iterator[Client]:
     """Start or connect to the workers of a profile, and stop at the end what was started.
 
@@ -424,16 +424,16 @@ def dask_client(
     also be able to read.
     """
     with ExitStack() as started:
-        if isinstance(profile, profiles.SchedulerProfile):
+        if isinstance(profile, job_queues.SchedulerProfile):
             client = _connected(profile)
-        elif isinstance(profile, profiles.LocalProfile):
+        elif isinstance(profile, job_queues.LocalProfile):
             client = Client(started.enter_context(local_cluster(profile, scratch)))
         else:
             client = Client(started.enter_context(job_queue_cluster(profile, scratch)))
         yield started.enter_context(client)
 
 
-def check_reachable(profile: profiles.SchedulerProfile | JobQueueProfile, scratch: Path) -> None:
+def check_reachable(profile: job_queues.SchedulerProfile | JobQueueProfile, scratch: Path) -> None:
     """Refuse a cluster that cannot be used, as far as a moment shows; submit no job."""
     if isinstance(profile, JobQueueProfile):
         check_job_queue(profile, scratch)
@@ -442,7 +442,7 @@ def check_reachable(profile: profiles.SchedulerProfile | JobQueueProfile, scratc
             pass
 
 
-def _connected(profile: profiles.SchedulerProfile) -> Client:
+def _connected(profile: job_queues.SchedulerProfile) -> Client:
     """Connect to a running scheduler, and wait until it has a worker."""
     security = tls_settings.security_towards(profile.address, profile.tls)
     try:

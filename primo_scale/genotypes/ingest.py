@@ -44,7 +44,7 @@ from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.interruption import check, result_of
 from primo_scale.machine import refuse_full_disk
 from primo_scale.ranges import whole_multiple
-from primo_scale.storage import files, groups
+from primo_scale.storage import files, groups, resuming
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
@@ -265,7 +265,7 @@ def check_same_request(plan: IngestPlan, request: dict[str, Any], where: Path) -
         return
     names = ", ".join(n for n in request | plan.request if request.get(n) != plan.request.get(n))
     remedy = "Remove it, or choose another --out, or repeat the earlier command unchanged"
-    raise files.of_other_request(where, value=f"other {names}".replace("_", " "), remedy=remedy)
+    raise resuming.of_other_request(where, value=f"other {names}".replace("_", " "), remedy=remedy)
 
 
 def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[SourceFile, ...]]:
@@ -599,5 +599,5 @@ def copy_genotypes(
 def _if_same(copied: GenotypeStore, source: GenotypeStore) -> GenotypeStore:
     ours = (source.identity_digest, source.cohort_digest, source.chunk_shape)
     if (copied.identity_digest, copied.cohort_digest, copied.chunk_shape) != ours:
-        raise files.of_other_request(copied.path, remedy="Remove it, or choose another location")
+        raise resuming.of_other_request(copied.path, remedy="Remove it, or choose another location")
     return copied

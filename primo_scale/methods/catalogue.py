@@ -224,6 +224,8 @@ _METHODS = (
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _METHODS})
 """Methods by name."""
 
+# Defaults of releases over LD components.
+COMPONENTS_METHOD, COMPONENTS_ESTIMATOR = "reuse-cov-gauss", "point-normal"
 AS_GIVEN, BY_SUBSAMPLE = "as given", "subsample"
 BY_COMPONENTS = "LD components are solved by no other method"
 _MOST_ACCURATE = "where {} private, this was the most accurate method measured"

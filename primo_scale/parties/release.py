@@ -35,14 +35,14 @@ from primo_scale.publication.publish import publish_party_release
 from primo_scale.publication.weights import check_column_names, check_variant_identifiers
 from primo_scale.run import fields, publishing
 from primo_scale.run.fields import NEEDED, Checked, Kind, option, read_fields, takes
+from primo_scale.run.options import FILES, PRIVACY, RELEASE, OutcomeTables, Payment, beside_release
 from primo_scale.run.payments import log_payment
 from primo_scale.run.public_inputs import phenotype_bounds
-from primo_scale.run.request import FILES, PRIVACY, RELEASE, OutcomeTables, Payment, beside_release
 from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.work_directory import NOISE, locked
 from primo_scale.storage import files
-from primo_scale.storage.files import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.storage.locations import Location
+from primo_scale.storage.resuming import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.verify import document
 from primo_scale.verify.document import PARTY
 from primo_scale.verify.files import Signer

@@ -49,9 +49,10 @@ from primo_scale.machine import refuse_full_disk
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
 from primo_scale.outcomes.store import AdjustmentScale, RawAdjustment
 from primo_scale.privacy import private_statistics
-from primo_scale.privacy.mechanism import SHARES, Guarantee, Mechanism, SecondRound, rounded_up
+from primo_scale.privacy.mechanism import Guarantee, Mechanism, SecondRound, rounded_up
 from primo_scale.privacy.planning import Floats
-from primo_scale.storage import files
+from primo_scale.privacy.shares import SHARES
+from primo_scale.storage import files, resuming
 from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.stores import decrypt_file, encrypt_file_content
 
@@ -477,7 +478,7 @@ def measure_once(
                 remedy = (
                     "Use the version that measured them, or another --work-dir, which pays again"
                 )
-                raise files.of_other_request(path, value="other weights", remedy=remedy)
+                raise resuming.of_other_request(path, value="other weights", remedy=remedy)
             return stored.noisy
         people = score()
         with deferred():
@@ -531,7 +532,7 @@ def pay_for_adjustment(
         found.sigma != sigma or payer.ledger.stored_charge(request, [found.charge]) is None
     ):
         remedy = "Use another --work-dir, or remove this file and the statistics to pay again"
-        raise files.of_other_request(noise_store.adjustment_path, remedy=remedy)
+        raise resuming.of_other_request(noise_store.adjustment_path, remedy=remedy)
     receipt = pay_once(payer, request)
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:

@@ -46,7 +46,8 @@ import scipy
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import optimal_split, optimal_split_by_block
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.mechanism import LARGEST_SPLIT, SHARES
+from primo_scale.privacy.mechanism import LARGEST_SPLIT
+from primo_scale.privacy.shares import SHARES
 
 # Assumed heritability: share of phenotype variance that the variants explain. The split hardly
 # depends on it.

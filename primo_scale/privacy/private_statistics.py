@@ -19,8 +19,9 @@ from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.machine import n_threads
 from primo_scale.outcomes.coding import PhenotypeBounds
-from primo_scale.privacy.mechanism import SHARES, HoldOut, Mechanism, rounded_up
+from primo_scale.privacy.mechanism import HoldOut, Mechanism, rounded_up
 from primo_scale.privacy.planning import Floats
+from primo_scale.privacy.shares import SHARES
 from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter, Tile
 from primo_scale.storage.groups import is_complete
 from primo_scale.verify.held_out_accuracy import N_COUNTS, score_edges, score_ranges

@@ -35,12 +35,12 @@ from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second
 from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw_statistics
 from primo_scale.run import estimation, payments, public_inputs, work_directory
 from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
+from primo_scale.run.options import AccumulateRequest, RunRequest
 from primo_scale.run.plan import Plan
 from primo_scale.run.public_inputs import genotypes_by_components
-from primo_scale.run.request import AccumulateRequest, RunRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
-from primo_scale.storage import block_matrices, files
+from primo_scale.storage import block_matrices, files, resuming
 from primo_scale.storage.locations import Location
 
 
@@ -148,7 +148,7 @@ def _sum(
     plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
     statistics = root / work_directory.STATISTICS
     wanted = plan_digest(plan, inputs.to_json())
-    if files.is_of_this_request(statistics, exact_sums.finished_plan_digest(statistics), wanted):
+    if resuming.is_of_this_request(statistics, exact_sums.finished_plan_digest(statistics), wanted):
         LOGGER.info("the statistics are there already: nothing to sum")
         exact_sums.remove_partials(root / work_directory.PARTIALS)
         return exact_sums.open_raw_statistics(statistics, plan.layout, plan.n_samples)
@@ -297,7 +297,7 @@ def open_second_round(
         )
     noise = second_noise(design, mechanism, directions)
     rule = {"row_rule": asdict(_second_rule(noise)), "components": directions.digest}
-    files.is_of_this_request(
+    resuming.is_of_this_request(
         root / OWN_SUMS,
         files.canonical_json(sums.inputs),
         files.canonical_json({**raw.inputs, **rule}),

@@ -32,10 +32,10 @@ from primo_scale.outcomes.store import LEAST_HELD_OUT
 from primo_scale.panel import components as ld_components
 from primo_scale.panel.ld import LdPanel, panel_boundaries
 from primo_scale.privacy import mechanism as noise_plan
-from primo_scale.privacy import planning
+from primo_scale.privacy import planning, shares
 from primo_scale.privacy.planning import ClipResponse, Floats, Measurement, PublicSizes
 from primo_scale.publication.texts import ONE_BLOCK, PANEL_RULE
-from primo_scale.run.request import FinalizeRequest, Model, Privacy
+from primo_scale.run.options import FinalizeRequest, Model, Privacy
 from primo_scale.storage import block_matrices, files
 from primo_scale.storage.locations import Location
 from primo_scale.verify import document as stated
@@ -346,9 +346,9 @@ class Design:
         """Guarantee of the statistics, and the share of mu^2 that the adjustment leaves."""
         if self.guarantee is None:
             raise ValueError("statistics of unclipped rows can never be private")
-        share = 1 - noise_plan.SHARES.adjustment
+        share = 1 - shares.SHARES.adjustment
         if self.rounds == 2:
-            share *= noise_plan.SHARES.first_round
+            share *= shares.SHARES.first_round
         given = self.guarantee
         return noise_plan.Promise(given.epsilon, given.delta, given.unit, given.adjacency, share)
 
@@ -525,7 +525,7 @@ def make_design(
 
 def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) -> int:
     """Return the number of rounds: as asked, or two where they gain (docs/maths/rounds.md)."""
-    estimator = catalogue.ESTIMATORS["point-normal"]
+    estimator = catalogue.ESTIMATORS[catalogue.COMPONENTS_ESTIMATOR]
     possible = (
         privacy.guarantee is not None
         and privacy.subsample is None

@@ -31,7 +31,7 @@ from primo_scale.run.estimation import explained_by_covariates, solve
 from primo_scale.run.plan import forecast_release, mechanism_of
 from primo_scale.run.publishing import Payment, calibrated, charge_of, publish, state_hold_out
 from primo_scale.storage import files, locations
-from primo_scale.storage.files import NEVER_OVERWRITTEN, of_other_request
+from primo_scale.storage.resuming import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.verify.files import Signer
 
 

@@ -21,8 +21,8 @@ from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.panel.ld import LdPanel, open_ld_panel
 from primo_scale.publication.texts import CHOICE_BY_SCORE
+from primo_scale.run.options import GenotypeFiles
 from primo_scale.run.public_inputs import read_public
-from primo_scale.run.request import GenotypeFiles
 from primo_scale.run.run_log import LOGGER, about, progress_bar, stage
 from primo_scale.storage.locations import Location
 

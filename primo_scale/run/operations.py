@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from primo_scale.cluster.profile import LocalProfile
+from primo_scale.cluster.job_queues import LocalProfile
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.run import fields, publishing, run_log
-from primo_scale.run import request as requests
+from primo_scale.run import fields, options, publishing, run_log
 from primo_scale.run.accumulate_stage import accumulate_stage
 from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage
@@ -39,8 +38,8 @@ class Summed:
     sha256: str  # equal on every machine for equal inputs, options and noise of an adjustment
 
 
-@fields.takes(requests.IngestRequest)
-def ingest(request: requests.IngestRequest) -> GenotypeStore:
+@fields.takes(options.IngestRequest)
+def ingest(request: options.IngestRequest) -> GenotypeStore:
     """Write the genotypes of files to a packed store, or continue to write it.
 
     Returns
@@ -65,8 +64,8 @@ def ingest(request: requests.IngestRequest) -> GenotypeStore:
         return ingest_stage(request, request.out, ld_panel=request.ld_panel, chunk_shape=shape)
 
 
-@fields.takes(requests.AccumulateRequest)
-def accumulate(request: requests.AccumulateRequest) -> Summed:
+@fields.takes(options.AccumulateRequest)
+def accumulate(request: options.AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
     Unless they are for a release that is not private, it pays for the release.
@@ -96,8 +95,8 @@ def accumulate(request: requests.AccumulateRequest) -> Summed:
     return Summed(request.work_dir, raw.sha256)
 
 
-@fields.takes(requests.FinalizeRequest)
-def finalize(request: requests.FinalizeRequest) -> Release:
+@fields.takes(options.FinalizeRequest)
+def finalize(request: options.FinalizeRequest) -> Release:
     """Add noise once, solve every phenotype and publish the weights.
 
     Returns
@@ -123,8 +122,8 @@ def finalize(request: requests.FinalizeRequest) -> Release:
     return _published(request, "finalize", lambda: finalize_stage(prepare_release(request)))
 
 
-@fields.takes(requests.ReleaseRequest)
-def release(request: requests.ReleaseRequest) -> Release:
+@fields.takes(options.ReleaseRequest)
+def release(request: options.ReleaseRequest) -> Release:
     """Publish private polygenic-score weights from genotype files: ingest, sum and finalize.
 
     All inputs but the genotypes are checked, and the ledger is asked, before a genotype is read.
@@ -149,8 +148,8 @@ def release(request: requests.ReleaseRequest) -> Release:
     return _published(request, "release", lambda: _ingest_sum_and_publish(request))
 
 
-@fields.takes(requests.ReleaseRequest, requests.AccumulateRequest)
-def plan(request: requests.AccumulateRequest) -> Plan:
+@fields.takes(options.ReleaseRequest, options.AccumulateRequest)
+def plan(request: options.AccumulateRequest) -> Plan:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
     Returns
@@ -169,7 +168,7 @@ def plan(request: requests.AccumulateRequest) -> Plan:
         files.refuse_dangling_link(request.work_dir)
         publishing.refuse_unwritable(request.work_dir, longest=255)  # nothing is written beside it
     with stores.encrypted_with(request.encryption_key), run_log.warnings_collected() as warnings:
-        if isinstance(request, requests.ReleaseRequest):
+        if isinstance(request, options.ReleaseRequest):
             publishing.check_out(request.out, request.work_dir, request.ledger_path)
             if is_done_and_purged(request, read_only=True):
                 raise UsageError("this release is published, and its intermediates are deleted")
@@ -177,7 +176,7 @@ def plan(request: requests.AccumulateRequest) -> Plan:
     return replace(found, warnings=tuple(warnings))
 
 
-def _ingest_sum_and_publish(request: requests.ReleaseRequest) -> None:
+def _ingest_sum_and_publish(request: options.ReleaseRequest) -> None:
     """Check everything, then carry out the plan in a locked work directory."""
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
     plan = prepare(request)
@@ -195,7 +194,7 @@ def _ingest_sum_and_publish(request: requests.ReleaseRequest) -> None:
     finalize_stage(replace(release, design=design, store=store))
 
 
-def _check_reachable(request: requests.AccumulateRequest, plan: Plan) -> None:
+def _check_reachable(request: options.AccumulateRequest, plan: Plan) -> None:
     """Refuse a cluster that cannot be used, before an ingest or a payment, if sums are missing."""
     profile = request.profile
     if plan.sums is not None and profile is not None and not isinstance(profile, LocalProfile):
@@ -205,7 +204,7 @@ def _check_reachable(request: requests.AccumulateRequest, plan: Plan) -> None:
 
 
 def _published(
-    request: requests.FinalizeRequest, command: str, publish: Callable[[], None]
+    request: options.FinalizeRequest, command: str, publish: Callable[[], None]
 ) -> Release:
     """Publish a release, unless it is published and purged, and open it."""
     from primo_scale.publication.open_release import open_release  # loads SciPy
@@ -222,7 +221,7 @@ def _published(
 
 
 @contextmanager
-def _at_work(request: requests.RunRequest) -> Iterator[None]:
+def _at_work(request: options.RunRequest) -> Iterator[None]:
     """Hold the lock of the work directory, and encrypt what is written there if requested.
 
     A script without a guard would run in every worker process again, and pay again.

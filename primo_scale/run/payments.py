@@ -19,7 +19,7 @@ from primo_scale.privacy.mechanism import Guarantee, release_cost
 from primo_scale.privacy.payment import Payer
 from primo_scale.run import run_log, work_directory
 from primo_scale.run.design import Design
-from primo_scale.run.request import RunRequest
+from primo_scale.run.options import RunRequest
 
 # Stands for the name that the custodian gives a cohort whose identifier is not made yet.
 _NAME = "NAME"

@@ -40,26 +40,24 @@ from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.store import OutcomeRows, read_outcomes
 from primo_scale.panel.ld import LdPanel, open_ld_panel
 from primo_scale.privacy import payment, planning
-from primo_scale.privacy.mechanism import SHARES, Mechanism, Recipe, release_cost
+from primo_scale.privacy.mechanism import Mechanism, Recipe, release_cost
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Forecast, Measurement
+from primo_scale.privacy.shares import SHARES
 from primo_scale.publication.texts import FEW_VARIANTS, few_variants_in_words
 from primo_scale.publication.weights import check_names
 from primo_scale.run import design as designs
-from primo_scale.run import fields, payments, public_inputs, work_directory
-from primo_scale.run import request as requests
+from primo_scale.run import fields, options, payments, public_inputs, work_directory
 from primo_scale.run.design import Design
 from primo_scale.run.ingest_stage import PlannedGenotypes, planned_genotypes
+from primo_scale.run.options import AccumulateRequest, FinalizeRequest, Fit
 from primo_scale.run.publishing import refuse_other_release, refuse_unwritable
-from primo_scale.run.request import AccumulateRequest, FinalizeRequest, Fit
 from primo_scale.run.run_log import LOGGER, PLAN, progress_bar, stage
 from primo_scale.storage.block_matrices import TILE, BlockLayout, stored_bytes
-from primo_scale.storage.files import is_of_this_request
 from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location, parse_location
+from primo_scale.storage.resuming import is_of_this_request
 from primo_scale.verify.formats import pgs_file_stems
 
-_COMPONENTS_METHOD = "reuse-cov-gauss"
-_COMPONENTS_ESTIMATOR = "point-normal"
 _BLOCK_GROUPS = 4
 _SDS = 5.0  # bounds of the assumed phenotypes, in standard deviations from the mean
 
@@ -77,7 +75,7 @@ def choose(design: Design, fit: Fit, *, private: bool) -> designs.ChosenMethod:
         method = catalogue.method_named("sub-samp-reuse-cov", promise.unit)
         reason = catalogue.BY_SUBSAMPLE
     elif design.components is not None:
-        method, reason = catalogue.METHODS[_COMPONENTS_METHOD], catalogue.BY_COMPONENTS
+        method, reason = catalogue.METHODS[catalogue.COMPONENTS_METHOD], catalogue.BY_COMPONENTS
     else:
         method, reason = catalogue.choose_method(promise, design.sizes)
     if fit.gamma is not None:
@@ -90,7 +88,7 @@ def choose(design: Design, fit: Fit, *, private: bool) -> designs.ChosenMethod:
             )
         method = replace(method, eigenvalue_share=fit.gamma)
     estimator = catalogue.estimator_for(method, fit.estimator)
-    sampling = catalogue.ESTIMATORS[_COMPONENTS_ESTIMATOR]
+    sampling = catalogue.ESTIMATORS[catalogue.COMPONENTS_ESTIMATOR]
     if design.components is None and estimator.fits_factors:
         raise UsageError(
             "estimates effects from LD components, which this release does not have",
@@ -99,12 +97,12 @@ def choose(design: Design, fit: Fit, *, private: bool) -> designs.ChosenMethod:
             remedy="Leave it out, or give --ld-panel where the statistics are made",
         )
     if design.components is not None:
-        if fit.estimator is None and method.name == _COMPONENTS_METHOD:
+        if fit.estimator is None and method.name == catalogue.COMPONENTS_METHOD:
             estimator = sampling
         other = design.rounds == 2 and estimator is not sampling
-        if method.name != _COMPONENTS_METHOD or estimator.is_ridge or other:
+        if method.name != catalogue.COMPONENTS_METHOD or estimator.is_ridge or other:
             raise UsageError(
-                f"LD components are solved by {_COMPONENTS_METHOD} with the choices of "
+                f"LD components are solved by {catalogue.COMPONENTS_METHOD} with the choices of "
                 f"shrinkage, and two rounds with {sampling} weights",
                 where="--method, shrinkage, --ridge",
                 value=f"{method.name}, {estimator}",
@@ -131,7 +129,7 @@ def _choose_without_noise(design: Design, fit: Fit) -> designs.ChosenMethod:
     for option in given:
         if given[option]:
             raise UsageError("has no effect on these statistics without noise", where=Field(option))
-    sampling = catalogue.ESTIMATORS[_COMPONENTS_ESTIMATOR]
+    sampling = catalogue.ESTIMATORS[catalogue.COMPONENTS_ESTIMATOR]
     samples = design.components is not None or (
         max(design.block_sizes) <= designs.LARGEST_BLOCK
         and sampling.samples_effects_of(design.n_variants, design.layout.n_phenotypes)
@@ -249,8 +247,8 @@ class ForecastRow:
     sparse_r2: float
 
 
-@fields.takes(requests.ForecastRequest)
-def forecast(request: requests.ForecastRequest) -> tuple[ForecastRow, ...]:
+@fields.takes(options.ForecastRequest)
+def forecast(request: options.ForecastRequest) -> tuple[ForecastRow, ...]:
     """Forecast every release of a request, with full privacy and replace-one adjacency.
 
     Returns
@@ -272,7 +270,7 @@ def forecast(request: requests.ForecastRequest) -> tuple[ForecastRow, ...]:
     genotype_coding.refuse_few_matches(frequencies)
     panel = open_ld_panel(request.ld_panel, variants)
     public_inputs.warn_of_other_population(panel, frequencies)
-    model = requests.Model(
+    model = options.Model(
         ref_freq=request.ref_freq, ld_panel=request.ld_panel, ld_components=request.ld_components
     )
     traits = [
@@ -290,7 +288,7 @@ def forecast(request: requests.ForecastRequest) -> tuple[ForecastRow, ...]:
                 people,
                 variants,
                 model,
-                requests.Privacy(epsilon=epsilon, delta=delta),
+                options.Privacy(epsilon=epsilon, delta=delta),
                 panels=designs.PublicPanels(frequencies, panel),
                 outcomes=outcome_coding.code_outcomes(
                     traits[:phenotypes], (), largest_unit=outcome_coding.ADJUSTED_UNIT
@@ -364,7 +362,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     The run itself holds the lock of its work directory.
     """
     work_dir, destination = request.work_dir, request.work_dir / work_directory.GENOTYPES
-    if not isinstance(request, requests.ReleaseRequest) or isinstance(request.genotypes, Location):
+    if not isinstance(request, options.ReleaseRequest) or isinstance(request.genotypes, Location):
         store = open_genotype_store(request.genotypes)
     else:
         store = planned_genotypes(request.files, destination, ld_panel=request.ld_panel)
@@ -388,7 +386,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         object_store=None if bucket is None else str(bucket),
     )
     release, sumstats = None, False
-    if isinstance(request, requests.ReleaseRequest):
+    if isinstance(request, options.ReleaseRequest):
         sumstats, populations = request.sumstats, design.populations
         panel = panels.ld if populations is not None and populations.members else None
         release = _planned_release(design, request, store, panel)

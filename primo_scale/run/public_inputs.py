@@ -38,7 +38,7 @@ from primo_scale.outcomes.tables import open_outcome_table, read_groups
 from primo_scale.panel.ld import LdPanel, fixation_index, open_ld_panel
 from primo_scale.run.design import Design, Loadings, PanelDesign, PanelPopulations, PublicPanels
 from primo_scale.run.fields import one_line
-from primo_scale.run.request import Model, OutcomeTables, PriorFile, Privacy
+from primo_scale.run.options import Model, OutcomeTables, PriorFile, Privacy
 from primo_scale.run.run_log import LOGGER, progress_bar
 from primo_scale.storage import files, groups
 from primo_scale.verify import document as statements

@@ -38,9 +38,10 @@ from primo_scale.publication import texts as wording
 from primo_scale.publication.weights import ScoringWeights, scoring_command
 from primo_scale.run import estimation, work_directory
 from primo_scale.run.design import ChosenMethod, Design, PaidAdjustment, PanelDesign, PlannedRelease
-from primo_scale.run.request import FinalizeRequest
+from primo_scale.run.options import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
-from primo_scale.storage.files import NEVER_OVERWRITTEN, of_other_request, sha256_of_file
+from primo_scale.storage.files import sha256_of_file
+from primo_scale.storage.resuming import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.verify import document as stated
 from primo_scale.verify import files, finding, words
 from primo_scale.verify.held_out_accuracy import N_COUNTS, accuracy_of, corrects_weights, decisive

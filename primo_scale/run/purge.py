@@ -16,19 +16,18 @@ from primo_scale.errors import Field
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
-from primo_scale.run import fields, publishing, work_directory
-from primo_scale.run import request as requests
+from primo_scale.run import fields, options, publishing, work_directory
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import GENOTYPES, INTERMEDIATES, LOCK, empty_claimed
-from primo_scale.storage import files, locations
+from primo_scale.storage import files, locations, resuming
 from primo_scale.verify.document import RELEASE
 
 _NOTE = "purged.json"
 # Options of the way that a release is computed do not make it another one.
 _NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
     Field(name).option.removeprefix("--")
-    for name, (option, _) in fields.declared(requests.AccumulateRequest).items()
-    if option.heading == requests.MACHINES
+    for name, (option, _) in fields.declared(options.AccumulateRequest).items()
+    if option.heading == options.MACHINES
 }
 
 
@@ -52,20 +51,20 @@ class _Published:
     genotypes: bool
 
 
-def purge(request: requests.FinalizeRequest) -> None:
+def purge(request: options.FinalizeRequest) -> None:
     """Write a durable note of a published release, then delete the data that it was made from."""
     note = _Published(
         release=str(request.out.resolve()),
         document_sha256=files.sha256_of_file(request.out / RELEASE.name),
         request_sha256=_digest(request),
-        genotypes=isinstance(request, requests.ReleaseRequest)
+        genotypes=isinstance(request, options.ReleaseRequest)
         and not isinstance(request.genotypes, locations.Location),
     )
     files.write_atomically(request.work_dir / _NOTE, files.canonical_json(asdict(note)))
     _delete(request.work_dir, note)
 
 
-def is_done_and_purged(request: requests.RunRequest, *, read_only: bool = False) -> bool:
+def is_done_and_purged(request: options.RunRequest, *, read_only: bool = False) -> bool:
     """Return whether the release of a request is published and its intermediates are purged.
 
     An interrupted deletion is finished, under the lock of the work directory, unless `read_only`. A
@@ -87,7 +86,7 @@ def is_done_and_purged(request: requests.RunRequest, *, read_only: bool = False)
         or files.sha256_of_file(published) != note.document_sha256
     ):
         what = "purged after another release" if not same else "purged, the release changed or gone"
-        raise files.of_other_request(work_dir, value=f"{what}: {note.release}", remedy=elsewhere)
+        raise resuming.of_other_request(work_dir, value=f"{what}: {note.release}", remedy=elsewhere)
     publishing.refuse_damaged(Path(note.release))
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)
     return True
@@ -107,7 +106,7 @@ def warn_of_intermediates(work_dir: Path) -> None:
     )  # fmt: skip
 
 
-def _digest(request: requests.RunRequest) -> str:
+def _digest(request: options.RunRequest) -> str:
     """Return the digest of the options that shape a release."""
     shaping = {n: _comparable(v) for n, v in fields.options_of(request) if n not in _NOT_SHAPING}
     return files.sha256_of_json({"request": type(request).__name__, **shaping})
@@ -115,7 +114,7 @@ def _digest(request: requests.RunRequest) -> str:
 
 def _comparable(value: object) -> object:
     """Return the value of an option as JSON, in which equal files have equal texts."""
-    if isinstance(value, requests.PriorFile):
+    if isinstance(value, options.PriorFile):
         value = value.path, value.phenotype
     if isinstance(value, PlinkArray):
         value = str(value)

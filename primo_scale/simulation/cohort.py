@@ -329,7 +329,7 @@ def simulate(
 ) -> int:
     """Write the files of a cohort and return its number of variants.
 
-    The parameters are those of `primo_scale.run.request.SimulationRequest`.
+    The parameters are those of `primo_scale.run.options.SimulationRequest`.
     """
     refuse_others(out)
     panel = read_panel(bfile)

@@ -1,11 +1,10 @@
 """Check of a release from its files alone: ``primo_scale.verify(directory, public_key=HEX)``.
 
 The folder stands alone, for an auditor to read (docs/verifying.md): `document` has the types that
-are the schema of release.json, `files` and `signature` check digests and signature, `guarantee`
-recomputes the promise by `theorems` and `profile`, `methods`, `held_out_accuracy` and `tables`
-compare the other numbers, `ledger` reads the custodian's ledger, and `release` asks them all. It
-imports nothing of the code that makes a release. The package can be called: it is the function
-`primo_scale.verify.release.verify`.
+are the schema of release.json, `files` checks digests and the signature, `guarantee` recomputes the
+promise by `theorems`, `held_out_accuracy` and `tables` compare the other numbers, `ledger` reads
+the custodian's ledger, and `release` asks them all. It imports nothing of the code that makes a
+release. The package can be called: it is the function `primo_scale.verify.release.verify`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from support.acceptance_inputs import Float64, Published, texts
 from support.tiers import thinned
 
 from primo_scale.cluster import workers
-from primo_scale.cluster.profile import LocalProfile
+from primo_scale.cluster.job_queues import LocalProfile
 from primo_scale.version import __version__
 
 MISSING = {"NA", "nan", "-nan", "-9", "-9.0"}

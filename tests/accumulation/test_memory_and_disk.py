@@ -11,7 +11,7 @@ from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.accumulation.needs import check_needs, needs
 from primo_scale.accumulation.partials import partial_bytes
 from primo_scale.accumulation.plan import Plan, default_plan
-from primo_scale.cluster.profile import JobQueueProfile, SchedulerProfile
+from primo_scale.cluster.job_queues import JobQueueProfile, SchedulerProfile
 from primo_scale.errors import ResourceError
 from primo_scale.genotypes.store import HARD_CALLS
 from primo_scale.storage.block_matrices import BlockLayout, stored_bytes

@@ -10,7 +10,8 @@ from support.audited_mechanisms import ADD, DELTA, EPSILON, FEATURE, FULL, LABEL
 from primo_scale.audit.mechanism_audit import N_SAMPLES, stated_shift, statistics_of, worst_pairs
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.mechanism import SHARES, Recipe
+from primo_scale.privacy.mechanism import Recipe
+from primo_scale.privacy.shares import SHARES
 
 MU = release_mu(EPSILON, DELTA)
 EVERY = pytest.mark.parametrize("unit", list(PrivacyUnit))

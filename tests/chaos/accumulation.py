@@ -23,7 +23,7 @@ def main(inputs: Path, work: Path) -> None:
 
     from primo_scale.accumulation.executors import run_on_dask
     from primo_scale.accumulation.statistics import accumulate
-    from primo_scale.cluster.profile import LocalProfile
+    from primo_scale.cluster.job_queues import LocalProfile
     from primo_scale.cluster.workers import dask_client
     from primo_scale.storage.files import exclusive_lock, make_private_directory
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, SchedulerProfile
+from primo_scale.cluster.job_queues import JobQueueProfile, LocalProfile, SchedulerProfile
 from primo_scale.cluster.workers import dask_client
 from primo_scale.errors import InputError, UsageError
-from primo_scale.run.request import AccumulateRequest
+from primo_scale.run.options import AccumulateRequest
 
 BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 ADD_REMOVE = {**BUDGET, "adjacency": "add-remove", "nominal_n": 1000}

@@ -15,7 +15,7 @@ import pytest
 from support.queue_runs import wait_for
 
 from primo_scale.cluster import workers
-from primo_scale.cluster.profile import JobQueueProfile
+from primo_scale.cluster.job_queues import JobQueueProfile
 from primo_scale.cluster.workers import check_reachable, dask_client
 from primo_scale.errors import InputError
 

@@ -10,8 +10,8 @@ import psutil
 import pytest
 from support.tiers import thinned
 
-from primo_scale.cluster import profile as profiles
-from primo_scale.cluster.profile import LocalProfile, worker_memory
+from primo_scale.cluster import job_queues
+from primo_scale.cluster.job_queues import LocalProfile, worker_memory
 from primo_scale.cluster.workers import WORKER_PROCESS, dask_client
 from primo_scale.errors import ResourceError
 
@@ -64,8 +64,8 @@ def test_the_memory_limit_of_a_worker_is_that_of_the_preflight(
     said, may_have, tmp_path, monkeypatch
 ) -> None:
     """The process runs in a control group of 2 GiB that Dask ignores, with two CPUs."""
-    monkeypatch.setattr(profiles, "memory_limit", lambda: 2 << 30)
-    monkeypatch.setattr(profiles, "usable_cpus", lambda: 2)
+    monkeypatch.setattr(job_queues, "memory_limit", lambda: 2 << 30)
+    monkeypatch.setattr(job_queues, "usable_cpus", lambda: 2)
     profile = LocalProfile(workers=1, memory_limit=said)
     assert worker_memory(profile) == may_have
     with dask_client(profile, tmp_path) as client:

@@ -30,7 +30,7 @@ from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import DOSAGES, open_genotype_store, open_genotypes
 from primo_scale.kernels.dosage_bytes import STEPS, UNITS
 from primo_scale.parties.columns import genotype_columns
-from primo_scale.run.request import GenotypeFiles
+from primo_scale.run.options import GenotypeFiles
 
 KINDS = ("pfile", "bgen", "vcf", "vcz")
 

@@ -24,7 +24,7 @@ from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_sourc
 from primo_scale.genotypes.store import GenotypeStore, copies_of_hard_calls
 from primo_scale.genotypes.tables import canonical_chromosomes
 from primo_scale.kernels.packed import packed_width
-from primo_scale.run.request import GenotypeFiles
+from primo_scale.run.options import GenotypeFiles
 
 NAMES = ("odd", "base_n43_m61", "degenerate", "sexchr_PAR_codes")
 OTHERS = ("pfile", "bgen", "vcf", "vcz")

@@ -16,7 +16,7 @@ from primo_scale.genotypes.tables import (
     genome_build,
     read_bim,
 )
-from primo_scale.run.request import to_build_name
+from primo_scale.run.options import to_build_name
 
 
 @pytest.fixture(scope="module")

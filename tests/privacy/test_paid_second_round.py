@@ -15,7 +15,7 @@ from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.privacy.mechanism import SHARES, Promise, release_cost, second_round
+from primo_scale.privacy.mechanism import Promise, release_cost, second_round
 from primo_scale.privacy.payment import (
     Payer,
     draw_second_round,
@@ -25,6 +25,7 @@ from primo_scale.privacy.payment import (
     record_statistics,
 )
 from primo_scale.privacy.private_statistics import ScoredPeople, hold_out_noise
+from primo_scale.privacy.shares import SHARES
 from primo_scale.verify.held_out_accuracy import N_COUNTS
 
 SHARE = (1 - SHARES.adjustment) * SHARES.first_round

@@ -26,7 +26,6 @@ from primo_scale.kernels.products import scale_entries
 from primo_scale.outcomes.coding import CovariateBounds, PhenotypeBounds, code_outcomes
 from primo_scale.outcomes.store import AdjustmentScale, RawAdjustment
 from primo_scale.privacy.mechanism import (
-    SHARES,
     Promise,
     PublicBounds,
     Recipe,
@@ -40,6 +39,7 @@ from primo_scale.privacy.payment import (
     adjustment_sigma,
     covariance_of_covariates,
 )
+from primo_scale.privacy.shares import SHARES
 
 OTHER = RawAdjustment(np.ones((5, 3, 3), dtype=np.int64))
 

@@ -15,8 +15,8 @@ from support.tiers import thinned
 from primo_scale.cli.commands import status, verify
 from primo_scale.errors import InputError
 from primo_scale.privacy.payment import NoiseStore
+from primo_scale.run.options import FinalizeRequest
 from primo_scale.run.purge import is_done_and_purged
-from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.work_directory import _Claims
 
 DEEP = "[" * 100_000

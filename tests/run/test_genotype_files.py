@@ -6,7 +6,7 @@ import pytest
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.run.fields import expanded_paths
-from primo_scale.run.request import GenotypeFiles
+from primo_scale.run.options import GenotypeFiles
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from support.small_cohort import Cohort, command, succeeded, write_cohort
 import primo_scale as ps
 from primo_scale.cli.commands import verify
 from primo_scale.run.design import load_design
+from primo_scale.run.options import Fit
 from primo_scale.run.plan import choose
-from primo_scale.run.request import Fit
 
 N, D, BLOCK = 800, 60, 20
 CAUSAL = {7: 0.5, 41: -0.4}

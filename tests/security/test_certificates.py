@@ -12,7 +12,7 @@ from distributed import Client, LocalCluster
 from support.processes import free_ports
 
 from primo_scale.cluster import workers
-from primo_scale.cluster.profile import SchedulerProfile
+from primo_scale.cluster.job_queues import SchedulerProfile
 from primo_scale.cluster.security import (
     make_certificates,
     security_of,

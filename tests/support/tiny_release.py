@@ -5,14 +5,7 @@ import numpy as np
 from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.store import RawAdjustment
-from primo_scale.privacy.mechanism import (
-    SHARES,
-    Promise,
-    PublicBounds,
-    Recipe,
-    calibrate,
-    release_cost,
-)
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, calibrate, release_cost
 from primo_scale.privacy.payment import (
     NoiseStore,
     Payer,
@@ -20,6 +13,7 @@ from primo_scale.privacy.payment import (
     pay_for_adjustment,
     record_statistics,
 )
+from primo_scale.privacy.shares import SHARES
 from primo_scale.storage.block_matrices import BlockLayout
 
 LAYOUT = BlockLayout((0, 3), n_fixed=0, n_phenotypes=2)

@@ -22,7 +22,7 @@ from primo_scale.run.fields import HEADINGS, NEEDED, Checked, Kind, declared, op
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 
 if TYPE_CHECKING:
-    from primo_scale.cluster.profile import Profile
+    from primo_scale.cluster.job_queues import Profile
     from primo_scale.genotypes.pandas_plink import PlinkArray
     from primo_scale.genotypes.source import SourceFiles
     from primo_scale.privacy.mechanism import Guarantee
@@ -407,7 +407,7 @@ class Fit(Checked):
 
 
 def _size(value: Any, _: str) -> str:
-    from primo_scale.cluster.profile import size_bytes  # loads msgspec
+    from primo_scale.cluster.job_queues import size_bytes  # loads msgspec
 
     size_bytes(value)  # refuses a number alone, which could be bytes or a share of the machine
     return str(value)
@@ -561,7 +561,7 @@ class AccumulateRequest(OutcomeTables, Privacy, Model, Run):
 
     def check(self) -> None:
         """Refuse a missing guarantee, a cluster open to strangers, or one that shows n."""
-        from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
+        from primo_scale.cluster.job_queues import SchedulerProfile  # loads msgspec
 
         self.work_dir  # noqa: B018  # refuses a request without it
         _check_has_budget(self)
@@ -582,15 +582,15 @@ class AccumulateRequest(OutcomeTables, Privacy, Model, Run):
     @cached_property
     def profile(self) -> Profile | None:
         """Processes that run the tasks, or None for threads of this one, one for each CPU."""
-        from primo_scale.cluster import profile as profiles  # loads msgspec
+        from primo_scale.cluster import job_queues  # loads msgspec
 
         if self.cluster is not None:
-            return profiles.read_profile(self.cluster)
+            return job_queues.read_profile(self.cluster)
         if self.scheduler is not None:
             tls = str(self.tls) if self.tls else not self.no_tls
-            return profiles.SchedulerProfile(self.scheduler, tls)
+            return job_queues.SchedulerProfile(self.scheduler, tls)
         if self.workers or self.memory_limit:
-            return profiles.LocalProfile(self.workers, self.memory_limit)
+            return job_queues.LocalProfile(self.workers, self.memory_limit)
         return None
 
 

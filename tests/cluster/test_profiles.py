@@ -15,7 +15,7 @@ import pytest
 import yaml
 from support.filesets import written
 
-from primo_scale.cluster.profile import JOB_QUEUES, JobQueueProfile, read_profile, worker_memory
+from primo_scale.cluster.job_queues import JOB_QUEUES, JobQueueProfile, read_profile, worker_memory
 from primo_scale.cluster.workers import WORKER_PROCESS, job_script
 from primo_scale.errors import InputError
 

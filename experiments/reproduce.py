@@ -21,7 +21,7 @@ from experiments import (
 from experiments.reproduction import reproduce
 
 # Figures on real tables, of which the user can add those that are not in the repository.
-ON_TABLES = {**wu_figures.ON_TABLES, **thesis_figures.ON_TABLES}
+ON_TABLES = wu_figures.ON_TABLES
 FIGURES = {
     **wu_figures.FIGURES,
     **primo_figures.FIGURES,
@@ -49,7 +49,7 @@ def main(
 ) -> None:
     """Write FIGURE.csv and FIGURE.svg; the same command continues after an interruption."""
     if tables and figure not in ON_TABLES:
-        raise click.UsageError(f"{figure} uses no further tables (only {', '.join(ON_TABLES)} do)")
+        raise click.UsageError(f"{figure} uses no further tables (only {', '.join(ON_TABLES)} does)")
     folder = out / "quick" if quick else out
     for name in FIGURES if figure == "all" else [figure]:
         full = ON_TABLES[name](tables) if tables else FIGURES[name]

@@ -161,7 +161,15 @@ def _write_frequencies(path: Path, n_variants: int) -> None:
 def draw_figure(rows: pd.DataFrame, path: Path) -> None:
     """Draw the correlation of chi^2 against epsilon, for each number of variants and phenotypes."""
     panels = [
-        Panel(own, "epsilon", "correlation", METHODS, f"{variants:,} variants, l = {count}")
+        Panel(
+            own,
+            "epsilon",
+            "correlation",
+            METHODS,
+            f"{variants:,} variants, l = {count}",
+            ("linear", "linear"),
+            (0.0, 1.02),
+        )
         for (variants, count), own in rows.groupby(["variants", "l"])
     ]
     draw([panels[start : start + 2] for start in range(0, len(panels), 2)], path)

@@ -14,7 +14,9 @@ from experiments import (
     wu_rates,
 )
 from experiments.growth import exponent
+from experiments.papers_constants import thesis_gaussian
 from experiments.reproduction import Task
+from primo_scale.gaussian.calibration import mu_for
 
 
 def measured_of(lemma, n_repetitions=4):
@@ -120,3 +122,11 @@ def test_mixing_keeps_inner_products_far_within_lemma_2():
     rows = pd.DataFrame(wu_rates.run_lemma_2(Task({"k": 1000}, range(10))))
     largest = rows.groupby("method").deviation.max()
     assert largest["largest deviation"] < largest["allowed at probability 0.05"] / 4
+
+
+@pytest.mark.parametrize(
+    ("delta", "largest"), [(1e-3, 8.5), (1e-5, 9.3), (1e-7, 10.0), (1e-9, 10.5)]
+)
+def test_lemma_7_of_the_thesis_is_sufficient_up_to_an_epsilon(delta, largest):
+    assert 1 / thesis_gaussian(largest, delta) <= mu_for(largest, delta)
+    assert 1 / thesis_gaussian(largest + 0.1, delta) > mu_for(largest + 0.1, delta)

@@ -3,7 +3,7 @@
 An early form of the paper states that DP-SGD is worse than its algorithms there. All outcomes share
 the budget, so that the noise of an outcome depends on their number l, and its accuracy on l through
 that noise alone: DP-SGD is run for the first outcomes of a cohort with the noise for all l. Its
-hyperparameters are those of `experiments.baselines`.
+hyperparameters are those of `experiments.baselines`, and three with smaller steps.
 
 Public bounds are the 99% quantile of row norms, which the product uses as well, and three standard
 deviations of an outcome. Rows and outcomes are clipped to them. The algorithms are as printed
@@ -21,7 +21,7 @@ import pandas as pd
 
 from experiments import published_methods as published
 from experiments.baselines import EPSILON, TRAININGS, best_of_grids
-from experiments.dp_sgd import dp_sgd, noise_multiplier
+from experiments.dp_sgd import Training, dp_sgd, noise_multiplier
 from experiments.figure_drawing import Panel, draw
 from experiments.gaussian_noise import Draws, Float64
 from experiments.gaussian_noise import draw as draw_noise
@@ -35,6 +35,11 @@ from primo_scale.gaussian.sensitivity import Adjacency
 _QUANTILE = 0.99
 _Y_BOUND = 3.0  # standard deviations
 _MOST_OUTCOMES = 200  # of DP-SGD
+_TRAININGS = (
+    *TRAININGS,
+    Training(3, 0.25, 0.2),
+    *(Training(10, 0.25, rate) for rate in (0.05, 0.01)),
+)
 _OUTCOMES = (1, 11, 101, 1001, 10_000, 100_000)
 _WITH_TRIALS = ("OLS", "ReuseCovGauss as printed", "ReuseCovProj_X as printed")
 _PRODUCT = "product: full privacy"
@@ -82,7 +87,7 @@ def by_dp_sgd(cohort: Cohort, delta: float, seed: int) -> list[Row]:
     Y = np.vstack([part[:, :_MOST_OUTCOMES] for _, part in cohort.parts()])
     first = cohort_of(X, lambda: [(X, Y)])
     rows: list[Row] = []
-    for training in TRAININGS:
+    for training in _TRAININGS:
         steps = training.steps * n_outcomes
         z = noise_multiplier(EPSILON, delta, n_steps=steps, adjacency=Adjacency.REPLACE_ONE)
         rng = np.random.default_rng([seed, *str(training).encode()])

@@ -211,17 +211,25 @@ def run_lemmas(task: Task) -> list[Row]:
 
 
 def draw_lemmas(rows: pd.DataFrame, path: Path) -> None:
-    """Draw the means of what was measured, and what is printed, in one line for each case."""
-    names = "Lemma " + rows.lemma.astype(str) + ": " + rows.case
-    means = rows.assign(name=names).groupby("name", sort=False)[["printed", "measured"]].mean()
+    """Draw a table of the means of what was measured, beside what is printed."""
+    named = rows.assign(lemma=rows.lemma.astype(str))
+    means = named.groupby(["lemma", "case"], sort=False)[["printed", "measured"]].mean()
+    cells = [
+        ("lemma", "", "printed", "measured"),
+        *(
+            (lemma, case, f"{printed:.3g}", f"{measured:.3g}")
+            for (lemma, case), (printed, measured) in zip(
+                means.index, means.to_numpy(), strict=True
+            )
+        ),
+    ]
 
     def panel(axes: Any) -> None:
-        """Draw dots and crosses."""
-        places = np.arange(len(means))[::-1]
-        axes.plot(means.measured, places, ".", label="measured")
-        axes.plot(means.printed, places, "x", label="printed")
-        axes.set_yticks(places, means.index, fontsize="x-small")
-        axes.set_xscale("symlog", linthresh=1e-6)
+        """Write the columns of the table in the place of a plot."""
+        for place, column in zip((0.0, 0.12, 0.78, 0.9), zip(*cells, strict=True), strict=True):
+            axes.text(place, 1, "\n".join(column), fontsize=5, va="top")
+        axes.set_axis_off()
+        axes.legend([], frameon=False)
 
     draw([[panel]], path)
 

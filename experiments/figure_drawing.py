@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 _NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+_TAG = re.compile(r"<[^>]*>")
 _LONG_NUMBER = re.compile(r"(\d+\.\d)\d+")  # a tenth of a point suffices
 # Small files, and the same file for the same rows. Text stays text.
 _STYLE = {
@@ -73,4 +74,5 @@ def draw(panels: Sequence[Sequence[Callable[[Any], None]]], path: Path) -> None:
             figure.legend([*handles.values()], names, loc="outside lower center", ncols=2)
         text = StringIO()
         figure.savefig(text, format="svg", metadata=_NO_METADATA)
-    path.write_text(_LONG_NUMBER.sub(r"\1", text.getvalue()))
+    shortened = _TAG.sub(lambda tag: _LONG_NUMBER.sub(r"\1", tag[0]), text.getvalue())
+    path.write_text(shortened)

@@ -1,4 +1,4 @@
-"""Real tables of the papers' experiments: three in the repository, others from the user."""
+"""Real tables of the papers' experiments: five in the repository, others from the user."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def read_table(name: str, folder: Path | None = None) -> pd.DataFrame:
         return table[[*table.columns.drop("expenses"), "expenses"]].astype(float)
     if name == "bike":
         return pd.read_csv(_DATA / "bike_hour.csv.gz").drop(columns="instant").astype(float)
-    if name == "airfoil":
-        return pd.read_csv(_DATA / "airfoil.csv.gz").astype(float)
+    if name in ("airfoil", "wine", "yacht"):
+        return pd.read_csv(_DATA / f"{name}.csv.gz").astype(float)
     if folder is None:
         raise click.UsageError(f"table {name} is not in the repository; give its folder: --tables")
     return _read_users(folder / f"{name}.csv")

@@ -27,6 +27,7 @@ from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
 Int64 = npt.NDArray[np.int64]
 
 _UNIT = STEPS**2  # lattice units of X'X and X'Y to one of floats
+_PHENOTYPES_AT_A_TIME = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +91,27 @@ def solution_of(
 def product_weights(
     noisy: NoisyStatistics, cohort: Cohort, estimator: Estimator, *, method: str = "reuse-cov-gauss"
 ) -> Float64:
-    """Return the product's weights for haplotypes and phenotypes as simulated, shape (d, l)."""
-    solution = solution_of(noisy, cohort, estimator, method=method)
-    return np.asarray(solution.genotypes * (noisy.unit / noisy.attenuation))
+    """Return the product's weights for haplotypes and phenotypes as simulated, shape (d, l).
+
+    Many phenotypes are solved in parts, where the weights of one do not depend on the others,
+    because the solver holds a matrix of phenotypes by phenotypes.
+    """
+    n_phenotypes = noisy.cross.shape[1]
+    together = METHODS[method].projects_phenotypes or estimator.fits_variances
+    step = n_phenotypes if together else _PHENOTYPES_AT_A_TIME
+    parts = [
+        solution_of(_part(noisy, slice(start, start + step)), cohort, estimator, method=method)
+        for start in range(0, n_phenotypes, step)
+    ]
+    weights = np.hstack([part.genotypes for part in parts])
+    return np.asarray(weights * (noisy.unit / noisy.attenuation))
+
+
+def _part(noisy: NoisyStatistics, phenotypes: slice) -> NoisyStatistics:
+    prior = EffectPrior(
+        noisy.prior.effect_variance[phenotypes], noisy.prior.residual_variance[phenotypes]
+    )
+    return replace(noisy, cross=noisy.cross[:, phenotypes], prior=prior)
 
 
 def ridge_weights(noisy: NoisyStatistics, penalty: float) -> Float64:

@@ -10,24 +10,36 @@ from pathlib import Path
 import click
 
 from experiments import (
+    gopher,
     primo_baselines,
+    primo_complexity,
+    primo_dp_sgd,
     primo_figures,
+    primo_lemmas,
     primo_rates,
     reconstruction,
     side_by_side,
+    thesis_bound,
     thesis_figures,
     wu_figures,
+    wu_rates,
 )
 from experiments.reproduction import reproduce
 
 # Figures on real tables, of which the user can add those that are not in the repository.
-ON_TABLES = {**wu_figures.ON_TABLES, **thesis_figures.ON_TABLES}
+ON_TABLES = wu_figures.ON_TABLES
 FIGURES = {
+    **gopher.FIGURES,
     **wu_figures.FIGURES,
+    **wu_rates.FIGURES,
     **primo_figures.FIGURES,
     **primo_rates.FIGURES,
     **primo_baselines.FIGURES,
+    **primo_dp_sgd.FIGURES,
+    **primo_lemmas.FIGURES,
+    **primo_complexity.FIGURES,
     **thesis_figures.FIGURES,
+    **thesis_bound.FIGURES,
     **side_by_side.FIGURES,
     **reconstruction.FIGURES,
     **{name: make(None) for name, make in ON_TABLES.items()},
@@ -49,7 +61,9 @@ def main(
 ) -> None:
     """Write FIGURE.csv and FIGURE.svg; the same command continues after an interruption."""
     if tables and figure not in ON_TABLES:
-        raise click.UsageError(f"{figure} uses no further tables (only {', '.join(ON_TABLES)} do)")
+        raise click.UsageError(
+            f"{figure} uses no further tables (only {', '.join(ON_TABLES)} does)"
+        )
     folder = out / "quick" if quick else out
     for name in FIGURES if figure == "all" else [figure]:
         full = ON_TABLES[name](tables) if tables else FIGURES[name]

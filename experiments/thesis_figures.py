@@ -1,4 +1,7 @@
-"""Figures 3 to 6 of the thesis: relative efficiency, share of lambda = 0, prediction errors.
+"""Figures 1 to 6 of the thesis: relative efficiency, share of lambda = 0, prediction errors.
+
+Figures 1 and 2 are reprinted there from Wang's paper on adaSSP, with ``delta = n^-2``: SSP and
+adaSSP on real tables against epsilon, and on synthetic data against n.
 
 Its section 5.2: d = 10, rows of X Gaussian and scaled to norm 1, ``||theta_0|| = 1``,
 ``y = X theta_0 + N(0, 0.1^2)``. Its section 5.4: ``delta = n^-1.1``, and 32 random splits of the
@@ -27,10 +30,10 @@ import pandas as pd
 
 from experiments import papers_constants as papers
 from experiments import thesis
-from experiments.figure_drawing import draw
+from experiments.figure_drawing import Panel, draw
 from experiments.gaussian_noise import Float64
 from experiments.gaussian_noise import draw as draw_noise
-from experiments.papers_tables import read_table, tables_of
+from experiments.papers_tables import read_table
 from experiments.reproduction import PaperFigure, Row, Task
 
 GAMMAS = (
@@ -51,9 +54,13 @@ _RESIDUAL_SD = 0.1
 _SINGULAR = 1e-10
 EPSILONS = (0.001, 0.01, 0.1, 1.0)
 SIZES = (1280, 20_480, 327_680)
-# bike is the paper's; the other two stand for its wine and yacht, which --tables adds.
-_TABLES = ("bike", "airfoil", "insurance")
-_FURTHER_TABLES = ("wine", "yacht")
+_TABLES = ("bike", "wine", "yacht")
+_WANGS_TABLES = (*_TABLES, "airfoil")
+_WANGS_POWER = 2.0  # of n in 1/delta
+_WANGS_EPSILONS = (0.001, 0.01, 0.1, 1.0, 10.0)
+_WANGS_SIZES = (320, 1280, 5120, 20_480, 81_920, 327_680)
+_WANGS_METHODS = ("least squares", "SSP", "adaSSP", "joint analytic")
+_POWER = 1.1
 _SYNTHETIC = tuple({"n": n, "epsilon": e} for n in SIZES for e in EPSILONS)
 _QUICK = tuple({"n": n, "epsilon": e} for n in SIZES[:2] for e in EPSILONS)
 _REPETITIONS = 100
@@ -82,9 +89,9 @@ def synthetic_data(n_people: int, rng: np.random.Generator) -> DataSet:
     return DataSet(np.column_stack([X, y]), theta, n_people / N_VARIABLES)
 
 
-def real_table(name: str, folder: Path | None) -> DataSet:
+def real_table(name: str) -> DataSet:
     """Return a real table with standardised columns and rows of features scaled to norm 1."""
-    table = read_table(name, folder)
+    table = read_table(name)
     if name == "bike":
         table["cnt"] = np.log(table["cnt"])
     values = ((table - table.mean()) / table.std()).to_numpy()
@@ -93,8 +100,12 @@ def real_table(name: str, folder: Path | None) -> DataSet:
     return DataSet(np.column_stack([unit, y]), np.full(X.shape[1], np.nan), 0.0)
 
 
-def run_trials(data: DataSet, epsilon: float, rng: np.random.Generator) -> list[Row]:
+def run_trials(
+    data: DataSet, epsilon: float, rng: np.random.Generator, *, power: float = _POWER
+) -> list[Row]:
     """Return the means over the trials of one data set, for each of `METHODS`.
+
+    Delta is ``n^-power``.
 
     Columns: squared `error` of the weights and its relative `efficiency` (synthetic data);
     `prediction` error; `zeros`, the share of trials with lambda = 0; `expected_zeros`, the mean of
@@ -103,12 +114,13 @@ def run_trials(data: DataSet, epsilon: float, rng: np.random.Generator) -> list[
     outcome, n_people = data.rows[:, -1], len(data.rows)
     whole, bound = data.rows.T @ data.rows, float(np.abs(outcome).max())
     n_test = n_people - int(_TRAINING_SHARE * n_people)
+    delta = float(n_people) ** -power
     errors, predictions, zeros, expected = (np.empty((N_TRIALS, len(METHODS))) for _ in range(4))
     for trial in range(N_TRIALS):
         test = data.rows[rng.choice(n_people, n_test, replace=False, shuffle=False)]
         held_out = test.T @ test
         gram = whole - held_out
-        problem = thesis.Problem(gram[:-1, :-1], gram[:-1, -1:], bound, epsilon, n_people**-1.1)
+        problem = thesis.Problem(gram[:-1, :-1], gram[:-1, -1:], bound, epsilon, delta)
         weights, zeros[trial], expected[trial] = _fit_all(problem, data.least_eigenvalue, rng)
         residual = np.vstack([-weights, np.ones(len(METHODS))])
         predictions[trial] = (residual * (held_out @ residual)).sum(axis=0) / n_test
@@ -161,16 +173,18 @@ def run_synthetic(task: Task) -> list[Row]:
     return rows
 
 
-def run_table(folder: Path | None, task: Task) -> list[Row]:
+def run_table(task: Task) -> list[Row]:
     """Return the result of every method on a real table, for each run of 32 splits of a task."""
-    data = real_table(str(task.setting["data"]), folder)
+    data = real_table(str(task.setting["data"]))
     return [row for seed in task.seeds for row in _run_one(task, seed, data)]
 
 
 def _run_one(task: Task, seed: int, data: DataSet) -> list[Row]:
     epsilon = float(task.setting["epsilon"])
     rng = np.random.default_rng([seed, len(data.rows), round(1000 * epsilon)])
-    return [{**task.setting, "seed": seed, **row} for row in run_trials(data, epsilon, rng)]
+    power = float(task.setting.get("power", _POWER))
+    found = run_trials(data, epsilon, rng, power=power)
+    return [{**task.setting, "seed": seed, **row} for row in found]
 
 
 def _curves(y: str, by: str, rows: pd.DataFrame, axes: Any) -> None:
@@ -224,32 +238,65 @@ def _curves_of(y: str, by: str) -> Callable[[pd.DataFrame, Path], None]:
     return partial(_draw_by_epsilon, partial(_curves, y, by))
 
 
-def figure_6(folder: Path | None) -> PaperFigure:
-    """Return Figure 6 on the tables of the repository, and those of a folder of the user."""
-    names = (*_TABLES, *(tables_of(folder, _FURTHER_TABLES) if folder else ()))
-    return PaperFigure(
-        "Thesis, Figure 6: prediction error on real tables against gamma",
-        tuple({"data": name, "epsilon": e} for name in names for e in EPSILONS),
-        partial(run_table, folder),
-        _curves_of("prediction", "data"),
-        repetitions=_REPETITIONS,
-    )
+def _draw_wangs(y: str, x: str, by: str, rows: pd.DataFrame, path: Path) -> None:
+    """Draw SSP and adaSSP, which is adaSSPbudget at a third."""
+    ada_ssp = np.isclose(rows.gamma, papers.ADASSP_EIGENVALUE_SHARE)
+    named = rows.assign(method=rows.method.mask(ada_ssp, "adaSSP"))
+    panels = [
+        Panel(own, x, y, _WANGS_METHODS, f"{by} = {group}", ("log", "log"))
+        for group, own in named.groupby(by, sort=False)
+    ]
+    draw([panels[start : start + 2] for start in range(0, len(panels), 2)], path)
 
 
 FIGURES = {
-    f"thesis-{number}": PaperFigure(
-        f"Thesis, Figure {number}: {title}, on synthetic data, against gamma",
-        _SYNTHETIC,
+    "thesis-1": PaperFigure(
+        "Thesis, Figure 1: prediction error of SSP and adaSSP on real tables against epsilon",
+        tuple(
+            {"data": name, "epsilon": e, "power": _WANGS_POWER}
+            for name in _WANGS_TABLES
+            for e in _WANGS_EPSILONS
+        ),
+        run_table,
+        partial(_draw_wangs, "prediction", "epsilon", "data"),
+        repetitions=20,
+        quick_settings=tuple(
+            {"data": "yacht", "epsilon": e, "power": _WANGS_POWER} for e in _WANGS_EPSILONS
+        ),
+    ),
+    "thesis-2": PaperFigure(
+        "Thesis, Figure 2: relative efficiency of SSP and adaSSP on synthetic data against n",
+        tuple(
+            {"n": n, "epsilon": e, "power": _WANGS_POWER} for e in (0.1, 1.0) for n in _WANGS_SIZES
+        ),
         run_synthetic,
-        drawing,
+        partial(_draw_wangs, "efficiency", "n", "epsilon"),
+        repetitions=20,
+        quick_settings=tuple(
+            {"n": n, "epsilon": 1.0, "power": _WANGS_POWER} for n in _WANGS_SIZES[:3]
+        ),
+    ),
+    **{
+        f"thesis-{number}": PaperFigure(
+            f"Thesis, Figure {number}: {title}, on synthetic data, against gamma",
+            _SYNTHETIC,
+            run_synthetic,
+            drawing,
+            repetitions=_REPETITIONS,
+            quick_settings=_QUICK,
+            runs="thesis-3",
+        )
+        for number, title, drawing in (
+            (3, "relative efficiency", _curves_of("efficiency", "n")),
+            (4, "share of lambda = 0", partial(_draw_by_epsilon, _zeros)),
+            (5, "prediction error", _curves_of("prediction", "n")),
+        )
+    },
+    "thesis-6": PaperFigure(
+        "Thesis, Figure 6: prediction error on real tables against gamma",
+        tuple({"data": name, "epsilon": e} for name in _TABLES for e in EPSILONS),
+        run_table,
+        _curves_of("prediction", "data"),
         repetitions=_REPETITIONS,
-        quick_settings=_QUICK,
-        runs="thesis-3",
-    )
-    for number, title, drawing in (
-        (3, "relative efficiency", _curves_of("efficiency", "n")),
-        (4, "share of lambda = 0", partial(_draw_by_epsilon, _zeros)),
-        (5, "prediction error", _curves_of("prediction", "n")),
-    )
+    ),
 }
-ON_TABLES = {"thesis-6": figure_6}

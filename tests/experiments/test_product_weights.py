@@ -25,3 +25,11 @@ def test_known_noise_is_the_posterior_mean_in_the_units_of_the_data(cohort):
     ours = product_weights(noisy, cohort, ESTIMATORS["known-noise"])
     expected *= cohort.phenotype_sd / noisy.attenuation
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
+
+
+def test_weights_of_parts_are_those_of_the_whole(cohort, monkeypatch):
+    noisy = noisy_release(cohort, PrivacyUnit.FULL)
+    whole = product_weights(noisy, cohort, ESTIMATORS["known-noise"])
+    monkeypatch.setattr("experiments.product_weights._PHENOTYPES_AT_A_TIME", 2)
+    parts = product_weights(noisy, cohort, ESTIMATORS["known-noise"])
+    np.testing.assert_allclose(parts, whole, rtol=1e-12)

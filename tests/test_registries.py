@@ -21,22 +21,9 @@ from primo_scale.privacy.mechanism import (
 from primo_scale.privacy.payment import adjustment_sigma
 from primo_scale.run.design import ChosenMethod, PaidAdjustment
 from primo_scale.run.publishing import state_mechanism
-from primo_scale.verify import theorems as recompute_mechanisms
+from primo_scale.verify import theorems
 from primo_scale.verify.document import statement_members
 from primo_scale.verify.guarantee import PARAMETERS as VERIFIED_ESTIMATORS
-from primo_scale.verify.theorems import (
-    THEOREMS,
-    Claims,
-    calibration_of,
-    claims_of,
-    joint_shift,
-    squared_ratio,
-)
-
-# ---- Kernels -------------------------------------------------------------------------------------
-
-
-# ---- Estimators ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -47,14 +34,6 @@ def test_an_estimator_is_described_and_verified(name: str) -> None:
     assert name in VERIFIED_ESTIMATORS
 
 
-# ---- Job queues ----------------------------------------------------------------------------------
-
-
-# ---- Genotype sources ----------------------------------------------------------------------------
-
-
-# ---- Noise calibrations --------------------------------------------------------------------------
-
 BOUNDS = PublicBounds(100, None, 2000, (3, 4), 1000, 2)
 PROMISE = Promise(1.0, 1e-6)
 
@@ -63,15 +42,15 @@ def half_stacked(bounds: PublicBounds, promise: Promise, mu: float, split: float
     return stacked(bounds, promise, mu, 2.0)
 
 
-def half_stacked_shift(claims: Claims) -> float:
-    _, shift, _ = recompute_mechanisms.THEOREMS["stacked"]
+def half_stacked_shift(claims: theorems.Claims) -> float:
+    _, shift, _ = theorems.THEOREMS["stacked"]
     return shift(replace(claims, split=2.0))
 
 
 def test_both_tables_have_the_same_calibrations_in_one_order() -> None:
     """The first that applies is used, so the order matters."""
     ours = {name: splits for name, (_, _, splits) in CALIBRATIONS.items()}
-    theirs = {name: splits for name, (_, _, splits) in THEOREMS.items()}
+    theirs = {name: splits for name, (_, _, splits) in theorems.THEOREMS.items()}
     assert list(ours.items()) == list(theirs.items())
 
 
@@ -80,14 +59,14 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
     ours = (lambda *_: True, half_stacked, False)
     theirs = (lambda _: True, half_stacked_shift, False)
     monkeypatch.setattr(mechanism_module, "CALIBRATIONS", {"half": ours, **CALIBRATIONS})
-    monkeypatch.setattr(recompute_mechanisms, "THEOREMS", {"half": theirs, **THEOREMS})
+    monkeypatch.setattr(theorems, "THEOREMS", {"half": theirs, **theorems.THEOREMS})
     mechanism = calibrate(BOUNDS, replace(PROMISE, share=0.98), Recipe(), split=0.7)
     chosen = ChosenMethod(METHODS["reuse-cov-gauss"], "as given", ESTIMATORS["ridge"])
     promise = replace(PROMISE, share=0.98)
     sigma = adjustment_sigma(100, promise.adjacency, release_cost(promise, None))
     paid = PaidAdjustment("1" * 16, sigma, 100, "", ())
     stated = statement_members(state_mechanism(mechanism, chosen, paid, n_fixed=1))
-    claims = claims_of(
+    claims = theorems.claims_of(
         {
             "cohort": {
                 "block_sizes": [3, 4], "n_variants": 7, "n_phenotypes": 2, "n_covariates": 0,
@@ -100,8 +79,8 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
         }
     )  # fmt: skip
     assert (stated["calibration"], stated["split"]) == ("half", None)
-    assert calibration_of(claims) == "half"
-    found = joint_shift(claims) + squared_ratio(claims, "observed")
+    assert theorems.calibration_of(claims) == "half"
+    found = theorems.joint_shift(claims) + theorems.squared_ratio(claims, "observed")
     assert math.isclose(found, mechanism.cost.mu_squared, rel_tol=1e-9)
-    found += squared_ratio(claims, "adjustment")
+    found += theorems.squared_ratio(claims, "adjustment")
     assert math.isclose(found, release_mu(1.0, 1e-6) ** 2, rel_tol=1e-9)

@@ -18,10 +18,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Provide a function that runs a command in this process, and checks its exit code.
-
-    This saves the imports of a new process. Tests of crashes and full disks start processes.
-    """
+    """Provide a function that runs a command in this process, and checks its exit code."""
 
     def run_command(name: str, *arguments: object, exit_code: int = 0) -> Result:
         main = getattr(commands, {"gwas_release": "release"}.get(name, name))

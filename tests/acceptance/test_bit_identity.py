@@ -1,7 +1,4 @@
-"""Statistics are bit-identical for any workers, chunks, plan, order and damage.
-
-Kills during a run are in ``tests/chaos``.
-"""
+"""Statistics are bit-identical for any workers, chunks, plan, order and damage."""
 
 import random
 import shutil

@@ -1,7 +1,4 @@
-"""A release that is killed at any step is completed by a retry, with one charge and one noise.
-
-The process ends as in a power failure, without handlers or flushes.
-"""
+"""A release that dies at any step, as without power, is completed with one charge and one noise."""
 
 import json
 import shutil

@@ -1,8 +1,4 @@
-"""Degenerate cohorts with every kind of privacy: correct results, and no private output.
-
-Warnings of numpy are errors, in this process and in the worker. All tasks sent to the cluster are
-examined.
-"""
+"""Degenerate cohorts with every kind of privacy: correct results, and no private output."""
 
 from __future__ import annotations
 
@@ -88,7 +84,6 @@ class EdgeCohort:
 
 
 def genotypes(n: int, d: int, *, seed: int) -> Float64:
-    """Return dosages of common variants without missing calls."""
     return np.random.default_rng(seed).integers(0, 3, (n, d)).astype(np.float64)
 
 
@@ -202,7 +197,6 @@ def write_cohort(cohort: EdgeCohort, directory: Path) -> list[object]:
 
 
 def _within(column: Column, n: int, seed: int) -> list[str]:
-    """Return ordinary cells for a column with these bounds."""
     if {column.lower, column.upper} in BINARY:
         return [f"{column.upper if (i * seed) % 3 else column.lower:g}" for i in range(n)]
     unit = np.random.default_rng(seed).uniform(0.2, 0.8, n)
@@ -227,12 +221,8 @@ class Answer:
 def right_answer(cohort: EdgeCohort, *, ridge: float, unit: int) -> Answer:
     """Return ridge regression (scikit-learn) or minimum-norm least squares (numpy) on the cells.
 
-    Missing values count as the public centre, and a phenotype with n_j values is multiplied by
-    ``n / max(n_j, n/10)``. The constant and the covariates are projected out and not penalised. The
-    weights are linear in the phenotypes, so that errors of at most one step, ``sd / unit``, change
-    them by at most the absolute row sums of the matrix. The cohort's covariates are on the lattice,
-    `ridge` penalises genotypes in copies, and `unit` are the lattice steps per standard deviation
-    of a phenotype.
+    Weights are linear in the phenotypes, so that errors of at most one lattice step, ``sd / unit``,
+    change them by at most the absolute row sums of the matrix.
     """
     x, fixed = cohort.codes(), fixed_columns(cohort)
     y, steps = zip(*(_filled(column, unit) for column in cohort.phenotypes.values()), strict=True)
@@ -297,7 +287,6 @@ class Released:
     sent: list[tuple[Any, ...]]
 
     def stored(self, name: str) -> dict[str, Any]:
-        """Return the content of a JSON file of the work directory."""
         return json.loads((self.work / name).read_text())
 
 

@@ -145,9 +145,6 @@ def test_statistics_of_dosages_are_exact_sums(cohort, tmp_path):
         np.testing.assert_array_equal(statistics[f"gram/{block}"][:], x.T @ x)
 
 
-# ---- Refusals and needs --------------------------------------------------------------------------
-
-
 def test_dosages_without_public_frequencies_are_refused(cohort, tmp_path):
     """Without them, codes are -1, 0 and 1."""
     words = [*cohort.outcomes, "--non-private", "--ledger", tmp_path / "ledger"]

@@ -139,16 +139,11 @@ def shares_of(peaks: list[int], said: str, folder: Path) -> list[int]:
 
 
 def are_as_said(shares: list[int]) -> bool:
-    """Return whether all peaks are close to the predicted memory."""
     return all(100 * LEAST_USED <= share <= 100 * MOST_BEYOND for share in shares)
 
 
 def peak_bytes(environment: dict[str, str], command: str, *arguments: object) -> list[int]:
-    """Return the peak memory of a command's process, then of its child processes, in bytes.
-
-    The kernel records each process's peak (VmHWM), so that polling can only miss a peak in the last
-    moments of a process.
-    """
+    """Return the peak memory (VmHWM) of a command's process, then of its children, in bytes."""
     main = subprocess.Popen(
         command_of(command, arguments), cwd=ROOT, env=environment,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

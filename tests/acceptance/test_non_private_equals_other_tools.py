@@ -1,7 +1,6 @@
 """Without noise, a release equals scikit-learn's Ridge, plink2 --glm and plink2 --score.
 
-The oracles read the original files with bed-reader, pandas and plink2, and share no code with the
-product. Only `release.json` gives them the public numbers of the coding.
+The oracles read the original files, and only `release.json` for the public numbers of the coding.
 """
 
 import gzip
@@ -34,8 +33,6 @@ RELATIVE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class Release:
-    """Release of a real data set without noise."""
-
     inputs: RealSet
     published: Published
     with_frequencies: bool
@@ -64,10 +61,7 @@ def coding_of(release: Release) -> tuple[Float64, Float64]:
 
 
 def regression(release: Release) -> Regression:
-    """Return the regression problem of a release, from the input files and public numbers.
-
-    Covariates and phenotypes are truncated as in docs/maths/planning.md.
-    """
+    """Return the regression problem of a release, from the input files and public numbers."""
     inputs, public = release.inputs, release.published.statement["public_inputs"]
     k, m = coding_of(release)
     dosages = inputs.dosages(variants_of(release))
@@ -102,7 +96,6 @@ def regression(release: Release) -> Regression:
 
 
 def blocks_of(release: Release) -> Iterator[slice]:
-    """Return the variants of every LD block."""
     sizes = release.published.statement["cohort"]["block_sizes"]
     return blocks(np.cumsum([0, *sizes]))
 
@@ -114,11 +107,7 @@ def penalty_of(release: Release) -> float:
 
 
 def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Float64]:
-    """Solve ridge regression with scikit-learn in every block, with fixed columns projected out.
-
-    The weights of the fixed columns are those of least squares on the residual of all blocks.
-    Returns weights of shapes (d, l) and (1 + c, l).
-    """
+    """Solve ridge in every block with fixed columns projected out, then these by least squares."""
     basis = np.linalg.qr(problem.fixed)[0]
     targets = problem.phenotypes - basis @ (basis.T @ problem.phenotypes)
     weights = np.empty((problem.genotypes.shape[1], targets.shape[1]))

@@ -23,10 +23,7 @@ TRAITS = {"phenotypes": 2, "heritability": 0.5, "causal_fraction": 0.2}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Statistics of a small cohort, and a release of a large one, the public study.
-
-    The private release at the end of the fixture has no prior.
-    """
+    """Statistics of a small cohort, and a release of a large one; the last release has no prior."""
     folder = tmp_path_factory.mktemp("prior")
     for name, seed, samples in (("small", 1, 1_000), ("public", 2, 2_000), ("fresh", 3, 1_000)):
         simulated(folder / name, samples, seed, variants=300, mean_segment=60, **TRAITS)

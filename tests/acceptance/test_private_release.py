@@ -46,11 +46,7 @@ def private(real_sets, run, tmp_path_factory) -> Run:
 
 
 def test_no_fit_to_the_cohort_is_stated_but_missing_components(private: Run) -> None:
-    """LD blocks are fitted separately and all predict ancestry, which their sum counts repeatedly.
-
-    For eleven populations without components the R^2 of the blocks in the sample adds up to 1.37,
-    while the predictions explain -0.92.
-    """
+    """LD blocks are fitted separately: all predict ancestry, which their sum counts repeatedly."""
     said = {**texts(private.published.path), "terminal": private.stdout, "run.log": private.log}
     said = {name: EXPECTED.sub("", text) for name, text in said.items()}
     assert {name: FIT.findall(text) for name, text in said.items() if FIT.search(text)} == {}
@@ -103,7 +99,6 @@ def test_every_file_of_a_release_without_noise_is_marked(real_sets, run, tmp_pat
 
 
 def digests_in(work: Path) -> set[str]:
-    """Return every SHA-256 digest in the work directory."""
     files = texts(work)
     lines = [text for name, text in files.items() if name.endswith((".json", ".log"))]
     return {digest for text in lines for digest in DIGEST.findall(text)}

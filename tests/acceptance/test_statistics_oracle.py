@@ -202,9 +202,7 @@ def residuals(values: Any, y: dict[str, Any], unit: int, predicted: Int64) -> In
 def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
     """Clip rows by docs/maths/planning.md.
 
-    Blocks are clipped to beta_b, the row with its outcomes to N_x, and phenotypes to N_y. Under
-    label privacy only phenotypes are clipped: to N_y, or to less if the row exceeds N_x. At least
-    100 phenotypes are rounded to multiples of 256.
+    At least 100 phenotypes are rounded to multiples of 256.
     """
     design = cohort.design
     n_fixed, row_norm = 1 + len(design["outcomes"]["covariates"]), design["row_norm"]

@@ -34,10 +34,7 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
 
 
 def subsampled(work: Path, path: Path, *, share_of_norms: int = 1, tile: int = 128):
-    """Create an empty store of partial sums of a subsample, with small row groups, reads and tiles.
-
-    The bounds on norms are divided by `share_of_norms`. Blocks share a task if a tile has room.
-    """
+    """Create an empty store of sums of a subsample, with bounds divided by `share_of_norms`."""
     rule = load_design(work / "design.json").clipping_rule
     norms = rule.block_norms and tuple(norm // share_of_norms for norm in rule.block_norms)
     rule = replace(rule, row_norm=rule.row_norm // share_of_norms, block_norms=norms)
@@ -92,11 +89,7 @@ def test_every_store_draws_its_own_subsample_and_keeps_it(everybody, tmp_path) -
 
 
 def test_people_are_drawn_uniformly(tmp_path) -> None:
-    """Over 30 stores, each person is in a store with probability 120/500.
-
-    Power: stores that hold the first half of the people 1.3 times as often as the second are
-    found in 97 of 100 simulations.
-    """
+    """Stores that hold half of the people 1.3 times as often are found in 97 of 100 simulations."""
     stores = 30
     counts, group = np.zeros(500), create_group(tmp_path / "drawn.zarr", KIND, {})
     for name in map(str, range(stores)):

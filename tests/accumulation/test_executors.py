@@ -22,9 +22,6 @@ from primo_scale.errors import InputError, InterruptedRun, ResourceError
 PARTIALS = Partials(Path("/nowhere"), "store")
 
 
-# ---- Dask ----------------------------------------------------------------------------------------
-
-
 @dataclass
 class FakeFuture:
     key: tuple[str, str]
@@ -130,9 +127,6 @@ def test_without_workers_a_run_waits_and_says_so_once(workers, monkeypatch) -> N
     lines = ["no Dask workers", "Dask workers are connected"]
     assert [record.getMessage().split(":")[0] for record in logged] == lines
     assert [getattr(record, "event", None) for record in logged] == ["waiting", None]
-
-
-# ---- Threads -------------------------------------------------------------------------------------
 
 
 class Work:

@@ -55,8 +55,6 @@ def test_a_worker_below_its_needs_is_refused_with_the_least_limit(tmp_path):
         check_needs(stated, JobQueueProfile("slurm", options=options), tmp_path)
 
 
-# ---- Predicted disk use, compared with the files that are written --------------------------------
-
 N_BLOCKS, SIDE = 17, 6
 
 

@@ -30,7 +30,6 @@ TASKS = [*PLAN.row_tasks(), *PLAN.tile_tasks()]
 
 
 def written(files, path):
-    """Ingest a fileset and return the path of the genotype store."""
     return ingest(SourceFiles((files / "cohort",)), path, chunk_shape=(2, 16)).path
 
 
@@ -70,7 +69,6 @@ def summed(partials, path):
 
 
 def undisturbed(path, *asked):
-    """Return the digest of the statistics of an uninterrupted run."""
     partials = opened(path, *asked)
     run(partials, TASKS)
     return summed(partials, path)

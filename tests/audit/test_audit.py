@@ -1,9 +1,7 @@
 """The audit passes sound mechanisms and detects every planted bug.
 
-An audit fails a sound mechanism with probability at most 1e-8. This file audits fewer than 30 sound
-mechanisms, so it fails sound code with probability below 1e-6. The numbers of runs are such that
-the expected bound exceeds its limit by at least six standard deviations, so that a planted bug is
-hardly ever missed.
+An audit fails a sound mechanism with probability at most 1e-8. Runs are so many that the expected
+bound exceeds its limit by at least six standard deviations.
 """
 
 import math
@@ -64,12 +62,10 @@ def effort(runs, noise=None):
 
 
 def named(audited, name):
-    """Return the pair with a given name, as a tuple."""
     return tuple(pair for pair in worst_pairs(audited) if pair.name == name)
 
 
 def less_noisy(audited, factor):
-    """Return a mechanism with all its scales multiplied by a factor."""
     old = audited.scales
     scales = {
         field: tuple(factor * s for s in value) if field == "gram" else factor * value

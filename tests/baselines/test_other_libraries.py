@@ -1,8 +1,4 @@
-"""Opacus and diffprivlib against the closed forms of experiments.
-
-They run in an environment of their own, which ``make baselines`` creates. Without it the tests
-skip, also in CI: they are about `experiments/` alone.
-"""
+"""Opacus and diffprivlib, from ``make baselines``, against the closed forms of experiments."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,4 @@
-"""The PGS Catalog's own tools read a release: format, match, score by plink2, aggregate.
-
-They run in an environment of their own, which ``make other-environments`` creates.
-"""
+"""The PGS Catalog's own tools read a release: format, match, score by plink2, aggregate."""
 
 import gzip
 import subprocess
@@ -20,7 +17,6 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 
 def tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run one of the Catalog's tools."""
     words = [str(installed("catalogue", name)), *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True)
 

@@ -1,8 +1,4 @@
-"""pandas, polars and R's data.table read the header and every cell of each table of a release.
-
-polars lies in the environment of the Catalog's tools (``make other-environments``), R in Debian's
-packages ``r-base-core`` and ``r-cran-data.table``.
-"""
+"""pandas, polars and R's data.table read the header and every cell of each table of a release."""
 
 import csv
 import gzip

@@ -1,7 +1,6 @@
-"""Program that accumulates a cohort again, in hundreds of small tasks.
+"""Program that accumulates a cohort again, in tasks so small that many kills fit into seconds.
 
-``python accumulation.py COMMAND_WORK_DIR NEW_WORK_DIR`` does what ``pipelines.accumulate`` does
-after checking its inputs, with a plan whose tasks are so small that many kills fit into seconds.
+``python accumulation.py COMMAND_WORK_DIR NEW_WORK_DIR``
 """
 
 import sys

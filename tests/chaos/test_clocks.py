@@ -1,9 +1,7 @@
 """Clocks that are wrong, and that are set during a run.
 
-libfaketime changes the time of day of each process, but not the monotonic clock, as when somebody
-sets a clock. Clocks are set while no messages are sent: between two messages Dask waits for some
-milliseconds of the time of day, which takes very long if the clock is set back meanwhile
-(docs/architecture.md).
+libfaketime changes the time of day, but not the monotonic clock. Clocks are set while no messages
+are sent: between two messages Dask waits for some time of day (docs/architecture.md).
 """
 
 import time
@@ -119,11 +117,7 @@ def test_clocks_that_disagree_and_are_set(
 
 
 def tasks_done_once(journal: Journal) -> set[str]:
-    """Return the tasks that ended, none of which began again.
-
-    A scheduler may take a worker for dead whose last message is days old, and start its tasks
-    again, but not the committed ones.
-    """
+    """Return the tasks that ended, none of which began again."""
     over: set[str] = set()
     for event in journal.update():
         assert event.kind != "begin" or event.task not in over

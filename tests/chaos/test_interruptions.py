@@ -49,7 +49,6 @@ def last_error(tmp_path: Path) -> str:
 
 
 def finished_by(command: list[str], journal: Journal, environment: dict[str, str]) -> str:
-    """Return the digest that an undisturbed command prints."""
     journal.gate.unlink(missing_ok=True)
     done = run(command, {**environment, **journal.environment()})
     assert done.returncode == 0, done.stderr

@@ -1,9 +1,7 @@
 """SIGTERMs at random times of a release: exit code 5 or a completed release.
 
-Each trial then runs the same command again, which must complete with one charge, the X'X of an
-undisturbed run, one release that verifies, and no temporary files. The same holds after kill -9.
-Times are drawn anew in every run. Of 100 signals and 30 kills in one run,
-none left a second charge or release.
+The same command then completes with one charge, the X'X of an undisturbed run, one release that
+verifies, and no temporary files; so it does after kill -9. Times are drawn anew in every run.
 """
 
 import os
@@ -45,8 +43,6 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Trial:
-    """Directory of one trial."""
-
     directory: Path
     workers: bool = False  # whether processes instead of threads run the tasks
 
@@ -109,7 +105,6 @@ def is_noting_signals(process: subprocess.Popen[str]) -> bool:
 
 
 def genotype_sums(trial: Trial) -> str:
-    """Return the digest of the X'X of all LD blocks."""
     grams = zarr.open_group(trial.work / "statistics.zarr", mode="r")["gram"]
     blocks = [np.asarray(grams[str(block)][:]) for block in range(3)]
     return sha256(b"".join(block.tobytes() for block in blocks)).hexdigest()

@@ -1,8 +1,4 @@
-"""``python -m primo_scale audit`` as a user runs it.
-
-A sound mechanism is accused with the probability that the command states; here ``--confidence``
-makes that 1e-9 a command.
-"""
+"""``python -m primo_scale audit``, which accuses a sound mechanism with probability 1e-9 here."""
 
 import pytest
 from support.small_cohort import command, refused, succeeded

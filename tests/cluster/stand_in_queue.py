@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Emulation of the commands of PBS, LSF and SGE: a job is a process group on this machine.
+"""Emulation of PBS, LSF and SGE under the names of their commands: a job is a process group.
 
-The program has the name of a command (qsub, qselect, qstat, qdel, bsub, bjobs, bkill) and prints
-the output of that command. ``$STAND_IN_QUEUE`` holds one file for each job, named by its number.
+``$STAND_IN_QUEUE`` holds one file for each job, named by its number.
 """
 
 from __future__ import annotations
@@ -35,7 +34,6 @@ def submit(script: str) -> None:
 
 
 def alive() -> list[str]:
-    """Return the numbers of the running jobs."""
     numbers = []
     for path in sorted(QUEUE.iterdir()):
         with suppress(OSError):

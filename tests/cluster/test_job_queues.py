@@ -1,7 +1,4 @@
-"""PBS, LSF and SGE through emulated commands: a lost job is replaced.
-
-Only real queues can show that they accept the scripts; `test_grid_engine` has one.
-"""
+"""PBS, LSF and SGE through emulated commands: a lost job is replaced."""
 
 import asyncio
 import os

@@ -1,8 +1,4 @@
-"""buildah builds the image of cluster/Containerfile, and a container of it makes a release.
-
-Images of registries may be out of reach of tests, so the base is made of Debian's packages, with
-the certificates of this machine.
-"""
+"""buildah builds the image of cluster/Containerfile on Debian's packages, which makes a release."""
 
 import os
 import shutil

@@ -29,7 +29,6 @@ OPPOSITE = str.maketrans("ACGT", "TGCA")
 
 
 def request_of(folder, train, out):
-    """Return the request of a release without noise."""
     tables = ("pheno", "pheno_bounds", "covar", "covar_bounds")
     return ps.ReleaseRequest(
         bfile=folder / "train",
@@ -261,10 +260,7 @@ def test_the_reason_why_a_score_has_no_result_is_named(values, reason, folder, t
 
 @pytest.fixture(scope="module")
 def structured(tmp_path_factory):
-    """Two populations, LARGE and SMALL, whose means of two traits and of a score differ.
-
-    The score explains nothing of ENVIRONMENT within them, and half of HERITABLE.
-    """
+    """Two populations of other means; within them the score explains half of HERITABLE alone."""
     folder, rng = tmp_path_factory.mktemp("structured"), np.random.default_rng(1)
     n_variants, sizes = 400, (500, 60)
     population = np.repeat([0, 1], sizes)

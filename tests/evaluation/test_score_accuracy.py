@@ -7,16 +7,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.metrics import roc_auc_score
 from support.tiers import thinned
 
-from primo_scale.evaluation.accuracy import (
-    Estimate,
-    Sample,
-    area_under_curve,
-    calibrate,
-    correlation,
-    measure,
-    partial_measures,
-    squared,
-)
+from primo_scale.evaluation import accuracy
 from primo_scale.verify.held_out_accuracy import NORMAL_QUANTILE
 
 DRAWS, PEOPLE = 1000, 400
@@ -24,7 +15,7 @@ NONE = np.empty((PEOPLE, 0))
 
 
 def squared_r(phenotype, score, covariates):
-    return squared(correlation(phenotype, score, covariates))
+    return accuracy.squared(accuracy.correlation(phenotype, score, covariates))
 
 
 def linear_draw(rng):
@@ -47,7 +38,7 @@ def test_r2_and_its_increment_are_those_of_linear_models():
     increment = squared_r(phenotype, score, covariates)
     assert increment.value == pytest.approx(r2(with_score) - r2(covariates), rel=1e-10)
     nothing = squared_r(phenotype, 1 + covariates @ [1.0, 2.0], covariates)
-    assert nothing == Estimate(0, 0, 0)
+    assert nothing == accuracy.Estimate(0, 0, 0)
     everything = squared_r(phenotype, 3 * phenotype, NONE)
     assert everything.lower == pytest.approx(1) == everything.upper
 
@@ -56,7 +47,7 @@ def test_measures_beyond_covariates_are_those_of_linear_models():
     """Against residuals and the coefficient of scikit-learn, and the partial correlation by the
     inverse of the correlation matrix."""
     phenotype, score, covariates = linear_draw(np.random.default_rng(1))
-    found = partial_measures(phenotype, score, covariates)
+    found = accuracy.partial_measures(phenotype, score, covariates)
     rest, own = (
         values - LinearRegression().fit(covariates, values).predict(covariates)
         for values in (phenotype, score)
@@ -71,8 +62,8 @@ def test_measures_beyond_covariates_are_those_of_linear_models():
     left = 1 - LinearRegression().fit(covariates, phenotype).score(covariates, phenotype)
     assert found.r2.value == pytest.approx(increment / left, rel=1e-10)
     explained = 1 + covariates @ [1.0, 2.0]
-    assert partial_measures(phenotype, explained, covariates) is None
-    assert partial_measures(explained, score, covariates) is None
+    assert accuracy.partial_measures(phenotype, explained, covariates) is None
+    assert accuracy.partial_measures(explained, score, covariates) is None
 
 
 def in_groups(rng, effect, sizes=(250, 100, 50)):
@@ -81,22 +72,24 @@ def in_groups(rng, effect, sizes=(250, 100, 50)):
     covariate, own, noise = rng.normal(size=(3, len(groups)))
     score = 2.0 * groups + own * groups + covariate
     phenotype = 1.5 * groups + effect * own * groups + covariate + noise
-    return Sample(phenotype, score, covariate[:, None], None), groups
+    return accuracy.Sample(phenotype, score, covariate[:, None], None), groups
 
 
 def test_measures_within_groups_are_those_of_models_with_a_constant_for_each():
     sample, groups = in_groups(np.random.default_rng(1), 0.5)
-    found = measure(sample.within(groups), None)
+    found = accuracy.measure(sample.within(groups), None)
     dummies = (groups[:, None] == [2, 3]) * 1.0
-    plain = partial_measures(sample.phenotype, sample.score, dummies)
-    both = partial_measures(sample.phenotype, sample.score, np.hstack([dummies, sample.covariates]))
+    plain = accuracy.partial_measures(sample.phenotype, sample.score, dummies)
+    both = accuracy.partial_measures(
+        sample.phenotype, sample.score, np.hstack([dummies, sample.covariates])
+    )
     for ours, theirs in ((found, plain), (found.partial, both)):
         for ends in ("value", "lower", "upper"):
             assert getattr(ours.r2, ends) == pytest.approx(getattr(theirs.r2, ends), rel=1e-9)
         assert ours.slope == pytest.approx(theirs.slope, rel=1e-10)
         assert ours.slope_se == pytest.approx(theirs.slope_se, rel=1e-10)
     assert found.intercept is found.intercept_se is None
-    assert measure(sample, None).r2.value > found.r2.upper
+    assert accuracy.measure(sample, None).r2.value > found.r2.upper
 
 
 @pytest.mark.parametrize("largest", [1.0, 2e7, 1e12])
@@ -117,16 +110,13 @@ def test_auc_and_its_interval_follow_the_definition():
     rng = np.random.default_rng(4)
     is_case = rng.random(90) < 0.3
     score = np.round(rng.normal(size=90) + is_case, 1)  # with ties
-    found = area_under_curve(is_case, score)
+    found = accuracy.area_under_curve(is_case, score)
     assert found.value == pytest.approx(roc_auc_score(is_case, score), abs=1e-14)
     above = score[is_case][:, None] - score[~is_case]
     wins = (above > 0) + 0.5 * (above == 0)
     variance = sum(np.var(wins.mean(axis=a), ddof=1) / wins.shape[1 - a] for a in (0, 1))
     half = NORMAL_QUANTILE * np.sqrt(variance)
     assert (found.lower, found.upper) == pytest.approx((found.value - half, found.value + half))
-
-
-# ---- Intervals -----------------------------------------------------------------------------------
 
 
 def normal_r2(rng):
@@ -136,15 +126,15 @@ def normal_r2(rng):
 
 def partial_r2(rng):
     """Half of the variance of the phenotype beyond the covariates is that of the score."""
-    return partial_measures(*linear_draw(rng)).r2, 1 / 2
+    return accuracy.partial_measures(*linear_draw(rng)).r2, 1 / 2
 
 
 def partial_slope(rng):
     phenotype, score, covariates = linear_draw(rng)
     own = score - covariates @ [0.5, 0.2]
-    found = partial_measures(phenotype + rng.normal(size=PEOPLE) * own, score, covariates)
+    found = accuracy.partial_measures(phenotype + rng.normal(size=PEOPLE) * own, score, covariates)
     half = NORMAL_QUANTILE * found.slope_se
-    return Estimate(found.slope, found.slope - half, found.slope + half), 1
+    return accuracy.Estimate(found.slope, found.slope - half, found.slope + half), 1
 
 
 def r2_within_groups(rng):
@@ -152,7 +142,7 @@ def r2_within_groups(rng):
     sample, groups = in_groups(rng, 0.5)
     spread = np.mean(groups**2)
     truth = 0.25 * spread  # of own * groups, beside the covariate and the noise
-    return measure(sample.within(groups), None).partial.r2, truth / (truth + 1)
+    return accuracy.measure(sample.within(groups), None).partial.r2, truth / (truth + 1)
 
 
 def binary_r2(rng):
@@ -166,15 +156,17 @@ def binary_r2(rng):
 
 def binormal_auc(rng):
     is_case = np.arange(PEOPLE) < 80
-    found = area_under_curve(is_case, rng.normal(size=PEOPLE) + is_case)
+    found = accuracy.area_under_curve(is_case, rng.normal(size=PEOPLE) + is_case)
     return found, stats.norm.cdf(np.sqrt(0.5))
 
 
 def slope_with_unequal_variances(rng):
     score = rng.normal(size=PEOPLE)
-    slope, se, *_ = calibrate(3 + 0.8 * score + rng.normal(size=PEOPLE) * np.abs(score), score)
+    slope, se, *_ = accuracy.calibrate(
+        3 + 0.8 * score + rng.normal(size=PEOPLE) * np.abs(score), score
+    )
     half = NORMAL_QUANTILE * se
-    return Estimate(slope, slope - half, slope + half), 0.8
+    return accuracy.Estimate(slope, slope - half, slope + half), 0.8
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,4 @@
-"""The frame of the figures: what is divided, run, resumed and drawn.
-
-Worker processes import this module, which therefore imports no figure.
-"""
+"""The frame of the figures: what is divided, run, resumed and drawn."""
 
 import pandas as pd
 import pytest

@@ -1,7 +1,4 @@
-"""The keystream sampler: tables and decisions against mpmath, keystreams against RFC 5869 and AES.
-
-The distribution of its draws is tested in test_noise_law.py.
-"""
+"""The keystream sampler: tables and decisions against mpmath, keystreams against RFC 5869, AES."""
 
 import functools
 import hashlib
@@ -41,9 +38,6 @@ BITS = 448
 SCALES = [2.0**32, SCALE, 2.0**33, 3e12, 2.0**57 * 1.3, math.nextafter(2.0**58, 0), 2.0**58]
 mp = mpmath.mp.clone()
 mp.dps = 160
-
-
-# --- Tables and decisions, exactly ---------------------------------------------------------------
 
 
 def test_tables_have_the_sizes_that_the_proof_takes():
@@ -199,9 +193,6 @@ def test_attempts_beyond_64_bits_are_drawn_by_the_further_bits():
     far = {decide(words, bytes([b]) * 144, exact_scale(SCALE)) for b in (0, 128, 255)}
     assert len(far) == 3
     assert all(-TAIL * SCALE <= value < -9 * SCALE for value in far)
-
-
-# --- Keystream, keys, labels ---------------------------------------------------------------------
 
 
 def test_keystream_is_that_of_nist_sp_800_38a():

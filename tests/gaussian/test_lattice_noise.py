@@ -1,7 +1,4 @@
-"""The noise on integer arrays: scale, lattice, rounding and symmetry.
-
-Sample sizes are such that a correct sampler fails, and a wrong one passes, less than once in 10^6.
-"""
+"""The noise on integer arrays: a test is wrong about a sampler less than once in 10^6."""
 
 import itertools
 import math

@@ -1,7 +1,4 @@
-"""The distribution of the keystream sampler's draws.
-
-Every test accepts a correct sampler except with probability 10^-6 or less, and rejects a wrong one.
-"""
+"""The distribution of the keystream sampler's draws, which a correct one fails once in 10^6."""
 
 import hashlib
 import math

@@ -1,8 +1,4 @@
-"""The sensitivity of each single statistic against brute force over neighbouring integer rows.
-
-"Never exceeded" is exhaustive over all integer rows within the bounds; "attained" is a pair of rows
-that comes within 1%.
-"""
+"""The sensitivity of each statistic, never exceeded by any integer rows and attained within 1%."""
 
 import itertools
 import math

@@ -1,8 +1,4 @@
-"""Dosages of PGEN, BGEN and VCF-Zarr files, compared with plink2's and with their definition.
-
-``formats/imputed.pgen`` holds the dosages that plink2 makes of GP in ``imputed.vcf``, and
-``odd.pgen`` those of DS in ``odd.vcf``.
-"""
+"""Dosages of PGEN, BGEN and VCF-Zarr files, compared with plink2's and with their definition."""
 
 import re
 import shutil
@@ -42,7 +38,6 @@ def files_of(files_of):
 
 
 def dosages(source) -> np.ndarray:
-    """Return the bytes of all variants."""
     everybody = np.arange(len(source.samples))
     found = np.full((len(source.variants), len(everybody)), 7, dtype=np.uint8)
     source.read_into(found, np.arange(len(found)), everybody)
@@ -151,9 +146,6 @@ def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
     np.testing.assert_array_equal(np.concatenate([piece[1] for piece in pieces]), units)
 
 
-# ---- Refusals ------------------------------------------------------------------------------------
-
-
 def test_files_without_dosages_are_refused(files_of):
     with pytest.raises(UsageError, match="`bfile` and `dosages` exclude each other"):
         GenotypeFiles(bfile="x", dosages=True)
@@ -200,9 +192,6 @@ def test_an_interrupted_ingest_of_dosages_continues(tmp_path):
     files = GenotypeFiles(pfile=FORMATS / "odd", dosages=True).sources
     store = run(files, tmp_path / "g", chunk_shape=files.packing.chunk_shape)
     np.testing.assert_array_equal(stored(store, "genotypes"), of_plink2(FORMATS / "odd"))
-
-
-# ---- plink2 --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

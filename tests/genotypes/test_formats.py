@@ -1,7 +1,4 @@
-"""PLINK 2, BGEN, VCF and VCF-Zarr files, compared with the .bed files that plink2 makes of them.
-
-The files in ``formats`` were written by plink2 and bio2zarr (``formats/make_formats.py``).
-"""
+"""PLINK 2, BGEN, VCF and VCF-Zarr files, compared with the .bed files that plink2 makes of them."""
 
 import gzip
 import shutil
@@ -32,7 +29,6 @@ TABLES = ("variant_position", "variant_identifier", "variant_allele1", "variant_
 
 
 def genotypes(source: GenotypeSource) -> np.ndarray:
-    """Return the packed genotypes of all variants."""
     n_people = len(source.samples)
     result = np.full((len(source.variants), packed_width(n_people)), 0xFF, dtype=np.uint8)
     source.read_into(result, np.arange(len(result)), np.arange(n_people))
@@ -40,7 +36,6 @@ def genotypes(source: GenotypeSource) -> np.ndarray:
 
 
 def copied(files: SourceFiles, folder: Path) -> SourceFiles:
-    """Copy a fixture with all its formats to a folder."""
     (path,) = files.paths
     for each in FORMATS.glob(f"{path.name.partition('.')[0]}.*"):
         shutil.copy(each, folder)
@@ -147,9 +142,6 @@ def test_filesets_of_several_chromosomes_are_joined(pattern, tmp_path):
     assert len(joined.files()) == 6
 
 
-# ---- Hard calls of BGEN --------------------------------------------------------------------------
-
-
 def test_probabilities_are_called_as_plink2_does():
     """All 32,896 unphased and 65,536 phased pairs of 8 bits, and 16 bits near the thresholds."""
     plink = open_source(SourceFiles((FORMATS / "probabilities",)))
@@ -163,9 +155,6 @@ def test_the_other_order_of_alleles_counts_the_other_allele(files_of):
     assert other.variants.allele1.tolist() == ours.variants.allele2.tolist()
     codes = [genotypes(source)[:, :10, None] >> np.arange(0, 8, 2) & 3 for source in (ours, other)]
     np.testing.assert_array_equal(codes[1], np.array([3, 1, 2, 0])[codes[0]])
-
-
-# ---- Refusals ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["pfile", "vcf", "vcz"])
@@ -291,9 +280,6 @@ def test_a_file_that_is_missing_or_of_another_format_is_refused(kind, tmp_path):
         (tmp_path / name).write_text("#IID\nno genotypes\n")
     with pytest.raises(InputError, match=r"text"):
         open_source(SourceFiles((tmp_path / "text",), kind))
-
-
-# ---- Real genotypes ------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

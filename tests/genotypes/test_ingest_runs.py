@@ -63,10 +63,7 @@ def test_a_finished_store_is_reused_for_the_same_request_only(base, tmp_path):
 
 @pytest.mark.parametrize(("stopped_after", "flipped"), [(2, 0xFF), (4, 0xFF), (2, 0)])
 def test_a_changed_input_is_refused_by_name(base, tmp_path, stopped_after, flipped):
-    """A change with equal size and time, after two of four partitions and after the end.
-
-    A .bed file is hashed while it is copied, so that before the end a touched file may be another.
-    """
+    """A change with equal size and time, after two of four partitions and after the end."""
     destination = tmp_path / "g.zarr"
     if stopped_after == 2:
         with pytest.raises(Stop):

@@ -1,7 +1,4 @@
-"""Genotypes from arrays of the form that pandas-plink's ``read_plink1_bin`` returns.
-
-``tests/pandas_plink`` compares with pandas-plink itself, in an environment of its own.
-"""
+"""Genotypes from arrays of the form that pandas-plink's ``read_plink1_bin`` returns."""
 
 import dask.array
 import numpy as np

@@ -1,7 +1,4 @@
-"""The field's own tools accept and read the summary statistics of a private release.
-
-They run in environments of their own, which ``make other-environments`` creates.
-"""
+"""The field's own tools accept and read the summary statistics of a private release."""
 
 import shutil
 import subprocess

@@ -36,7 +36,6 @@ print(*names, digest.hexdigest())
 
 
 def printed(program: str, *words: str, **environment: str) -> str:
-    """Return what a program prints in a new process."""
     done = run([sys.executable, "-c", program, *words], {**os.environ, **environment})
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -93,11 +92,7 @@ def test_a_refusal_states_what_is_missing_and_the_remedy(features, name: str, ne
 
 @pytest.mark.parametrize("answer", [0, -1])
 def test_amx_tiles_are_used_if_the_system_permits_them(monkeypatch, answer: int) -> None:
-    """Linux before 5.16 does not know this request, and returns -1.
-
-    The numbers are those of the kernel's headers: arch_prctl, ARCH_REQ_XCOMP_PERM, and component 18
-    of the processor's state. A wrong number would silently skip the tests of tiles.
-    """
+    """Numbers of arch_prctl, ARCH_REQ_XCOMP_PERM and component 18; Linux before 5.16 returns -1."""
 
     class System:
         def syscall(self, *words: int) -> int:

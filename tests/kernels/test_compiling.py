@@ -40,7 +40,6 @@ def dot(left, scale, right):
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Provide an empty folder for caches."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     compiling._cache_folder.cache_clear()
     yield tmp_path / "cache"

@@ -103,9 +103,6 @@ def test_counts_and_selections_are_those_of_the_steps():
     np.testing.assert_array_equal(select(dosages, np.array([9, 2])), dosages[:, [9, 2]])
 
 
-# ---- Sensitivity ---------------------------------------------------------------------------------
-
-
 def clipped_rows(limit, add_norms=add_squared_norms):
     """Return the clipped rows of two variants for all 65,536 pairs of bytes, shape (rows, 2)."""
     dosages = np.stack([np.repeat(EVERY_BYTE, 256), np.tile(EVERY_BYTE, 256)])

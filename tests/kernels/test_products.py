@@ -105,10 +105,7 @@ def test_more_rows_than_a_panel_holds(name: str, rows: int) -> None:
 
 @kernels
 def test_rows_of_every_range(name: str) -> None:
-    """`avx2` adds as many products in int16 as the ranges of both rows permit.
-
-    Its tiles have 6 left and 16 right rows.
-    """
+    """`avx2` adds in int16, in tiles of 6 left and 16 right rows, what both ranges permit."""
     ends = np.array([(-width // 2, width // 2) for width in (1, 2, 5, 22, 63, 126, 127, 255)])
     rows = np.repeat(np.concatenate([ends, ends[:, ::-1]]), [8, 4092], axis=1).astype(np.int8)
     left, right = (np.repeat(rows, height, axis=0) for height in (6, 16))

@@ -1,7 +1,4 @@
-"""LDSC finds the heritability of simulated people in the summary statistics of a private release.
-
-It runs in an environment of its own, which ``make other-environments`` creates.
-"""
+"""LDSC finds the heritability of simulated people in summary statistics of a private release."""
 
 from pathlib import Path
 

@@ -1,8 +1,4 @@
-"""What a sequence of events adds up to: each rule of the ledger, broken by one event.
-
-The chain of digests protects events against others. These rules hold against a program, or a
-custodian with the keys, that appends an event which no payment would append.
-"""
+"""What a sequence of events adds up to: each rule, broken by an event of somebody with the keys."""
 
 import pytest
 

@@ -175,8 +175,6 @@ def test_digests_depend_on_the_key_and_the_purpose(path, tmp_path):
         assert again.request_digest("x", {"epsilon": 1.0, "columns": ["a"]}) == one
 
 
-# --- concurrency ------------------------------------------------------------------------------
-
 COHORT = Account("cohort")
 
 

@@ -1,7 +1,4 @@
-"""A process dies at each step of the ledger: every transaction is recorded whole, or not at all.
-
-The noise of a charge after such a crash is tested in tests/privacy and tests/acceptance.
-"""
+"""A process dies at each step of the ledger: every transaction is recorded whole, or not at all."""
 
 import os
 import signal

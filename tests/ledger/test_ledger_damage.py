@@ -15,8 +15,6 @@ from primo_scale.errors import InputError, PrimoError, ResourceError
 from primo_scale.ledger.accounts import Account, Balance
 from primo_scale.ledger.ledger import Ledger
 
-# --- damage -----------------------------------------------------------------------------------
-
 
 @pytest.fixture
 def used(path):
@@ -179,9 +177,6 @@ def test_a_locked_ledger_is_reported(path, ledger, monkeypatch):
         other.reserve(request())
 
 
-# --- keys and format versions -----------------------------------------------------------------
-
-
 def checked(public_key, signature, data):
     """Verify a signature with the cryptography library; raise if it is invalid."""
     Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(signature, data)
@@ -212,8 +207,6 @@ def test_a_key_of_another_type_is_one_line(key, tmp_path) -> None:
     with pytest.raises(InputError, match="the ledger is damaged: it has no key"):
         Ledger(path, create=False)
 
-
-# --- damaged bytes ----------------------------------------------------------------------------
 
 USES = {
     "verify": lambda ledger: ledger.verify(),

@@ -122,9 +122,6 @@ def test_a_missing_or_changed_roster_is_detected(path, change):
             ledger.reserve(of(ledger, range(30), "second"))
 
 
-# --- ledgers of versions without rosters ----------------------------------------------------------
-
-
 def charge_without_roster(ledger, asked):
     """Record a charge as version 0.1 did, which knew the sample list and not the people."""
     with ledger.exclusively():
@@ -156,8 +153,6 @@ def test_a_charge_without_roster_vouches_for_its_own_sample_list_alone(ledger):
     assert "people of this release have a budget" in line
     ledger.reserve(replace(asked, people_digest=old.people_digest))
 
-
-# --- any sequence of budgets and releases ---------------------------------------------------------
 
 _STEPS = st.lists(
     st.tuples(

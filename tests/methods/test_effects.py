@@ -187,9 +187,6 @@ def test_rotation_is_inverted_and_keeps_covariances():
     assert alone(np.ones(4)).n_factors == 0
 
 
-# ---- Effects of zero -----------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_the_sampler_has_the_posterior_mean_of_all_models():
     """Two blocks of three variants: 64 models, each with a normal posterior."""

@@ -71,8 +71,6 @@ def test_half_the_noise_is_told_from_all():
     assert abs(half - simulated(**NOISE)) > 0.015
 
 
-# ---- Memory --------------------------------------------------------------------------------------
-
 # NumPy decomposes a matrix in three others, which tracemalloc does not see.
 MOST_BEYOND, LEAST_USED = 1.05, 0.3
 CASES = {

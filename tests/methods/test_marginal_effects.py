@@ -1,8 +1,4 @@
-"""Calibration of published effects and standard errors, on cohorts of known effects.
-
-Genotypes are binomial, coded by public frequencies that differ from theirs. Phenotypes have a
-covariate's effect, missing values and a mean other than the public one; rows are clipped.
-"""
+"""Calibration of published effects and standard errors, on cohorts of known effects."""
 
 from dataclasses import dataclass, replace
 from functools import cache

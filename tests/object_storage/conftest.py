@@ -32,7 +32,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
-    """Start a moto server, and provide its URL."""
     for package in ("moto", "obstore"):
         if importlib.util.find_spec(package) is None:
             missing(f"{package} (pip install '.[dev]')")

@@ -12,18 +12,7 @@ from support.stores import VALUES, write_store
 
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
 from primo_scale.run.work_directory import claim
-from primo_scale.storage import bucket_store
-from primo_scale.storage.groups import (
-    ArrayLayout,
-    array_of,
-    commit_chunk,
-    create_array,
-    create_group,
-    drop_chunk,
-    open_group,
-    read_block,
-    read_strings,
-)
+from primo_scale.storage import bucket_store, groups
 from primo_scale.storage.locations import Location, ObjectUrl
 from primo_scale.storage.stores import store_at
 
@@ -33,7 +22,9 @@ SHORT = {"ATTEMPTS": 4, "FIRST_PAUSE_S": 0.01, "CONNECT_S": 2, "ANSWER_S": 1}
 
 def written(location: Location, offset: int = 0):
     """Write a store, and return its first array, which holds `VALUES` plus the offset."""
-    return array_of(open_group(write_store(location, offset=offset), "statistics"), "a")
+    return groups.array_of(
+        groups.open_group(write_store(location, offset=offset), "statistics"), "a"
+    )
 
 
 def test_a_store_in_a_bucket_equals_one_on_disk(prefix, tmp_path):
@@ -42,25 +33,27 @@ def test_a_store_in_a_bucket_equals_one_on_disk(prefix, tmp_path):
     assert sorted(in_bucket.all_keys()) == sorted(on_disk.all_keys())
     for key in on_disk.all_keys():
         assert in_bucket.read(key) == on_disk.read(key), key
-    np.testing.assert_array_equal(read_block(remote), read_block(local))
-    names = read_strings(open_group(prefix / "s", "statistics"), "names")
+    np.testing.assert_array_equal(groups.read_block(remote), groups.read_block(local))
+    names = groups.read_strings(groups.open_group(prefix / "s", "statistics"), "names")
     assert names.tolist() == ["x0", "y"]
 
 
 def test_one_of_several_concurrent_commits_wins(prefix, proxy):
     proxy(lambda method, path, attempt: None)  # makes conditional puts atomic
-    layout = ArrayLayout((ROUNDS, 4), (1, 4), np.int64)
-    create_array(create_group(prefix, "partial statistics", {}), "a", layout)
+    layout = groups.ArrayLayout((ROUNDS, 4), (1, 4), np.int64)
+    groups.create_array(groups.create_group(prefix, "partial statistics", {}), "a", layout)
     barrier = threading.Barrier(RACERS)
 
     def race(number: int) -> list[bool]:
         bucket_store.open_bucket.cache_clear()  # separate connections, as in separate processes
         store = store_at(prefix)
-        array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
+        array = groups.array_of(
+            groups.open_group(prefix, "partial statistics", complete=False), "a"
+        )
         first = []
         for turn in range(ROUNDS):
             barrier.wait()
-            commit_chunk(array, (turn, 0), np.full((1, 4), number))
+            groups.commit_chunk(array, (turn, 0), np.full((1, 4), number))
             first.append(store.put_if_absent(f"claims/{turn}", str(number).encode()))
         return first
 
@@ -69,16 +62,18 @@ def test_one_of_several_concurrent_commits_wins(prefix, proxy):
     np.testing.assert_array_equal(first.sum(axis=0), 1)
     for turn, winner in enumerate(first.argmax(axis=0) + 1):
         assert store_at(prefix).read(f"claims/{turn}") == str(winner).encode()
-    array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
-    kept = read_block(array)
+    array = groups.array_of(groups.open_group(prefix, "partial statistics", complete=False), "a")
+    kept = groups.read_block(array)
     assert set(kept.ravel()) <= set(range(1, RACERS + 1))
     assert (kept == kept[:, :1]).all()
-    commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))  # a late commit has no effect
-    np.testing.assert_array_equal(read_block(array), kept)
-    drop_chunk(array, (0, 0))
+    groups.commit_chunk(
+        array, (0, 0), np.zeros((1, 4), dtype=np.int64)
+    )  # a late commit has no effect
+    np.testing.assert_array_equal(groups.read_block(array), kept)
+    groups.drop_chunk(array, (0, 0))
     assert not store_at(prefix).holds("a/c/0/0")
-    commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))
-    assert not read_block(array, (slice(0, 1), slice(None))).any()
+    groups.commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))
+    assert not groups.read_block(array, (slice(0, 1), slice(None))).any()
 
 
 @pytest.mark.parametrize("key", ["a/c/1/0", "a/c/0/0"])
@@ -86,7 +81,7 @@ def test_reading_a_missing_object_is_an_error(prefix, key):
     array = written(prefix)
     store_at(prefix).remove(key)
     with pytest.raises(DamagedChunk, match=rf"{prefix}/{key}: a stored chunk is missing"):
-        read_block(array)
+        groups.read_block(array)
 
 
 def test_faults_of_the_service_do_not_change_the_result(prefix, proxy):
@@ -95,20 +90,20 @@ def test_faults_of_the_service_do_not_change_the_result(prefix, proxy):
     array = written(prefix)
     reads = 0
     while reads < 8 or (set(faulty.traffic.faults) != {*FAULTS, "none"} and reads < 80):
-        np.testing.assert_array_equal(read_block(array), VALUES)
+        np.testing.assert_array_equal(groups.read_block(array), VALUES)
         reads += 1
     assert set(faulty.traffic.faults) == {*FAULTS, "none"}
 
 
 def test_a_commit_whose_answer_is_lost_is_committed_once(prefix, proxy):
-    group = create_group(prefix, "partial statistics", {})
-    array = create_array(group, "a", ArrayLayout((4,), (4,), np.int64))
+    group = groups.create_group(prefix, "partial statistics", {})
+    array = groups.create_array(group, "a", groups.ArrayLayout((4,), (4,), np.int64))
     faulty = proxy(
         lambda method, path, attempt: "lost answer" if (method, attempt) == ("PUT", 0) else None
     )
-    array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
-    commit_chunk(array, (0,), np.arange(4))
-    np.testing.assert_array_equal(read_block(array), np.arange(4))
+    array = groups.array_of(groups.open_group(prefix, "partial statistics", complete=False), "a")
+    groups.commit_chunk(array, (0,), np.arange(4))
+    np.testing.assert_array_equal(groups.read_block(array), np.arange(4))
     puts = [status for method, _, status in faulty.traffic.answered if method == "PUT"]
     assert puts == [412]  # the second attempt found the first one's object
 

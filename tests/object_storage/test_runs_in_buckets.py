@@ -15,7 +15,6 @@ from primo_scale.storage.stores import store_at
 
 @pytest.fixture(scope="module")
 def on_disk(cohort, tmp_path_factory) -> str:
-    """Provide the digest of the statistics of a run on disk."""
     work = tmp_path_factory.mktemp("local") / "work"
     return digest_in(run("accumulate", "--genotypes", f"{cohort}.zarr", *options(cohort, work)))
 

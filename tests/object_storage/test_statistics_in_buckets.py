@@ -32,7 +32,6 @@ def numbers(*shape: int) -> np.ndarray:
 
 
 def summed(location: Location, inputs: dict[str, str] | None = None) -> None:
-    """Write finished statistics."""
     (size,), q = LAYOUT.sizes, LAYOUT.n_outcomes
     writer = write_matrices(
         location, LAYOUT, [numbers(size, size)], [numbers(size, q)], numbers(q, q) + 1,

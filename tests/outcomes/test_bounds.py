@@ -4,12 +4,7 @@ import pytest
 from support.filesets import written
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes.coding import (
-    CovariateBounds,
-    PhenotypeBounds,
-    read_covariate_bounds,
-    read_phenotype_bounds,
-)
+from primo_scale.outcomes import coding
 
 
 def test_defaults_and_order(tmp_path):
@@ -24,15 +19,15 @@ def test_defaults_and_order(tmp_path):
         "case01\t0\t1\tNA\tNA\n",
     )
     names = ["case01", "bmi", "height", "case12"]
-    assert read_phenotype_bounds(path, names) == (
-        PhenotypeBounds("case01", 0, 1, 0.5, 0.5, "binary"),
-        PhenotypeBounds("bmi", 10, 70, 40, 30, "quantitative"),
-        PhenotypeBounds("height", 120, 220, 170, 10, "quantitative"),
-        PhenotypeBounds("case12", 1, 2, 1.1, 0.3, "binary"),
+    assert coding.read_phenotype_bounds(path, names) == (
+        coding.PhenotypeBounds("case01", 0, 1, 0.5, 0.5, "binary"),
+        coding.PhenotypeBounds("bmi", 10, 70, 40, 30, "quantitative"),
+        coding.PhenotypeBounds("height", 120, 220, 170, 10, "quantitative"),
+        coding.PhenotypeBounds("case12", 1, 2, 1.1, 0.3, "binary"),
     )
-    assert read_covariate_bounds(path, ["height", "bmi"]) == (
-        CovariateBounds("height", 120, 220, 170),
-        CovariateBounds("bmi", 10, 70, 40),
+    assert coding.read_covariate_bounds(path, ["height", "bmi"]) == (
+        coding.CovariateBounds("height", 120, 220, 170),
+        coding.CovariateBounds("bmi", 10, 70, 40),
     )
 
 
@@ -58,7 +53,7 @@ def test_defaults_and_order(tmp_path):
 def test_bad_lines_are_named(tmp_path, text, line, message):
     path = written(tmp_path / "bounds.tsv", text)
     with pytest.raises(InputError, match=message) as caught:
-        read_phenotype_bounds(path, ["y"])
+        coding.read_phenotype_bounds(path, ["y"])
     assert caught.value.where == f"{path}:{line}"
     assert "\n" not in str(caught.value)
 
@@ -66,8 +61,8 @@ def test_bad_lines_are_named(tmp_path, text, line, message):
 def test_phenotypes_without_bounds_are_listed(tmp_path):
     path = written(tmp_path / "bounds.tsv", "name lower upper\ny 0 9\n")
     with pytest.raises(InputError, match=r"6 of 7 columns: a, b, c, d, e, \.\.\..*--pheno"):
-        read_phenotype_bounds(path, ["a", "b", "y", "c", "d", "e", "f"])
+        coding.read_phenotype_bounds(path, ["a", "b", "y", "c", "d", "e", "f"])
     with pytest.raises(InputError, match=r"1 of 1 columns: age\. .*--covar-bounds"):
-        read_covariate_bounds(path, ["age"])
+        coding.read_covariate_bounds(path, ["age"])
     with pytest.raises(InputError, match="no such file"):
-        read_phenotype_bounds(tmp_path / "nothing", ["y"])
+        coding.read_phenotype_bounds(tmp_path / "nothing", ["y"])

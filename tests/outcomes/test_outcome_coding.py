@@ -161,10 +161,7 @@ def test_missing_values_are_those_of_plink2(reference, plink2, tmp_path, kind, o
 
 
 def test_reference_vector_13_is_coded_as_outcomes(reference):
-    """Both matrices of the vector are coded as phenotypes.
-
-    Their scales are below the smallest that `code_outcomes` chooses, so the coding is built here.
-    """
+    """Both matrices of the vector as phenotypes, with scales below those of `code_outcomes`."""
     vector = np.load(reference / "vectors" / "13_fixed_point.npz")
     for values, scale, expected in (
         (vector["X"], vector["scale_x"], vector["out_qx"]),

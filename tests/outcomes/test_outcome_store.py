@@ -10,14 +10,8 @@ from support.durable import flushes_seen
 from support.filesets import sample_table
 
 from primo_scale.errors import InputError
+from primo_scale.outcomes import coding, tables
 from primo_scale.outcomes import store as store_module
-from primo_scale.outcomes import tables
-from primo_scale.outcomes.coding import (
-    CovariateBounds,
-    OutcomeCoding,
-    PhenotypeBounds,
-    code_outcomes,
-)
 from primo_scale.outcomes.store import (
     KIND,
     OutcomeStore,
@@ -27,12 +21,12 @@ from primo_scale.outcomes.store import (
 from primo_scale.storage.groups import is_complete
 
 PEOPLE = sample_table([("f1", "a"), ("f1", "b"), ("f2", "c"), ("f3", "d")])
-CODING = code_outcomes(
+CODING = coding.code_outcomes(
     [
-        PhenotypeBounds("y", -2, 2, 0, 1, "quantitative"),
-        PhenotypeBounds("cc", 1, 2, 1.5, 0.5, "binary"),
+        coding.PhenotypeBounds("y", -2, 2, 0, 1, "quantitative"),
+        coding.PhenotypeBounds("cc", 1, 2, 1.5, 0.5, "binary"),
     ],
-    [CovariateBounds("age", 0, 100, 50)],
+    [coding.CovariateBounds("age", 0, 100, 50)],
 )
 PHENOTYPES = "FID IID y cc\nf2 c 1 2\nf1 a -0.5 1\nzz z 3 2\nf1 b NA 0\n"
 COVARIATES = "#FID IID sex age\nf3 d 1 100\nf1 a 2 0\nf2 c 1 NA\n"
@@ -117,7 +111,7 @@ def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path):
     assert written_at() > stamp
     assert changed.content_digest != first.content_digest
     assert changed.observed.tolist() == [3, 3]
-    other = OutcomeCoding(1, CODING.covariates, CODING.phenotypes, CODING.unit)
+    other = coding.OutcomeCoding(1, CODING.covariates, CODING.phenotypes, CODING.unit)
     stamp = written_at()
     aligned(path, PEOPLE, files_in(tmp_path), other)
     assert written_at() > stamp

@@ -1,9 +1,6 @@
-"""Make genotype stores of arrays of pandas-plink, in the environment of tests/pandas_plink.
+"""Make stores OUT/NAME.zarr of filesets as pandas-plink reads them, or OUT/NAME.error if refused.
 
-    python ingest_arrays.py OUT PEOPLE VARIANTS COUNTED PREFIX...
-
-OUT/NAME.zarr is the store of a fileset that pandas-plink reads in chunks of so many people and
-variants, and OUT/NAME.error the error of one that is refused.
+python ingest_arrays.py OUT PEOPLE VARIANTS COUNTED PREFIX...
 """
 
 import sys

@@ -1,7 +1,4 @@
-"""Arrays of pandas-plink itself: their stores are ours, and wrong ones are refused.
-
-They run in an environment of the product and its extra, which ``make other-environments`` creates.
-"""
+"""Arrays of pandas-plink itself: their stores are ours, and wrong ones are refused."""
 
 import re
 import sys

@@ -1,8 +1,6 @@
 """Faults during payment and drawing: the same command continues with the same charge.
 
-Every file operation in the work directory fails in turn with an I/O error, and the process is
-killed inside the sampler. The statistics of the retry are compared with noise that the test draws
-from the key that the fault left in the work directory.
+The statistics of the retry are compared with noise that the test draws from the key left behind.
 """
 
 import errno

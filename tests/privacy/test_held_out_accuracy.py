@@ -39,10 +39,7 @@ def noisy(random, u, r, sigma):
 
 
 def coverage(rho, people, sigma, *, counted=1.0):
-    """Return how often the intervals of R^2 and of the slope contain the truth.
-
-    The intervals count `counted` times the noise.
-    """
+    """Return how often R^2 and slope are within intervals that count `counted` times the noise."""
     random = np.random.default_rng(abs(hash((rho, people, sigma))) % 2**32)
     covered = np.zeros(2)
     for _ in range(DRAWS):
@@ -99,9 +96,7 @@ def test_numbers_beyond_what_any_sums_can_be_have_a_result():
 def binary_coverage(liability, people, sigma, *, prevalence, assumed=None, ascertained=None):
     """Return how often the intervals of AUC, liability R^2 and slope contain the truth.
 
-    The score explains `liability` of a normal liability. With `ascertained`, this is the share of
-    cases among the people, and the slope is another, which is not compared. `assumed` takes the
-    place of the prevalence that the intervals use.
+    With `ascertained`, this is the share of cases among the people, and slopes are not compared.
     """
     bound = 1 - prevalence
     slope = 4 * math.sqrt(liability) * stats.norm.pdf(stats.norm.isf(prevalence)) / bound

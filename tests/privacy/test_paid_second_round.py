@@ -15,15 +15,8 @@ from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.ledger.ledger import Ledger
+from primo_scale.privacy import payment
 from primo_scale.privacy.mechanism import Promise, release_cost, second_round
-from primo_scale.privacy.payment import (
-    Payer,
-    draw_second_round,
-    draw_statistics,
-    measure_once,
-    pay_for_adjustment,
-    record_statistics,
-)
 from primo_scale.privacy.private_statistics import ScoredPeople, hold_out_noise
 from primo_scale.privacy.shares import SHARES
 from primo_scale.verify.held_out_accuracy import N_COUNTS
@@ -36,12 +29,12 @@ NOISE = second_round(Promise(1.0, 1e-6, share=SHARE), 4000, 10_000, 900_000)
 def pay_twice(folder, raw, sums=SUMS, noise=NOISE):
     promise, cost = MECHANISM.promise, release_cost(MECHANISM.promise, None)
     with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = Payer(ledger, noise_store(folder), ACCOUNT, "people")
-        found, _ = pay_for_adjustment(NOBODY, 100, promise, cost, payer)
+        payer = payment.Payer(ledger, noise_store(folder), ACCOUNT, "people")
+        found, _ = payment.pay_for_adjustment(NOBODY, 100, promise, cost, payer)
         charge = payer.charge(found.charge)
-        private = draw_statistics(raw, MECHANISM, payer, charge, lambda *_: None)
-        drawn = draw_second_round(sums, noise, MECHANISM, payer, charge)
-        record_statistics(payer, private, charge)
+        private = payment.draw_statistics(raw, MECHANISM, payer, charge, lambda *_: None)
+        drawn = payment.draw_second_round(sums, noise, MECHANISM, payer, charge)
+        payment.record_statistics(payer, private, charge)
     return drawn
 
 
@@ -85,9 +78,6 @@ def test_the_key_serves_no_other_second_round(tmp_path, raw, step, sums, noise):
     assert len(charges_of(tmp_path)) == 1
 
 
-# ---- People held out -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class People(ScoredPeople):
     """People with given exact counts and sums."""
@@ -106,13 +96,13 @@ def measure(folder, raw, exact=100):
     asked = replace(MECHANISM, hold_out=hold_out_noise(1, 100, 1.0, "fit"))
     people = People(np.ones(1), np.ones(1), lambda: (), exact=exact)
     with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = Payer(ledger, noise_store(folder), ACCOUNT, "people")
+        payer = payment.Payer(ledger, noise_store(folder), ACCOUNT, "people")
         cost = release_cost(asked.promise, None)
-        found, _ = pay_for_adjustment(NOBODY, 100, asked.promise, cost, payer)
+        found, _ = payment.pay_for_adjustment(NOBODY, 100, asked.promise, cost, payer)
         charge = payer.charge(found.charge)
-        private = draw_statistics(raw, asked, payer, charge, lambda *_: None)
-        noisy = measure_once(np.ones((3, 1)), lambda: people, asked, payer, charge)
-        record_statistics(payer, private, charge, noisy)
+        private = payment.draw_statistics(raw, asked, payer, charge, lambda *_: None)
+        noisy = payment.measure_once(np.ones((3, 1)), lambda: people, asked, payer, charge)
+        payment.record_statistics(payer, private, charge, noisy)
     return noisy
 
 

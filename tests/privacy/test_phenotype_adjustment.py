@@ -193,16 +193,10 @@ def test_the_key_of_a_paid_adjustment_is_not_replaced(tmp_path, raw):
     assert len(charges_of(tmp_path)) == 1
 
 
-# ---- Neighbours whose covariates differ ----------------------------------------------------------
-
-
 @pytest.mark.parametrize("unit", [PrivacyUnit.FULL, PrivacyUnit.FEATURE])
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_no_neighbour_with_other_covariates_moves_the_sums_further_than_mu(unit, adjacency):
-    """Through the residuals, the clip and the noise of the product; phenotypes are equal.
-
-    The squares of residuals change with the covariates, so that they are not public.
-    """
+    """Through the residuals, whose squares are not public, the product's clip and noise."""
     random, before = np.random.default_rng(6), coding()
     after = replace(before, effects=((0, 90_000, -60_000),))
     bounds = PublicBounds(3000, None, 3 * 2**22, (3,), 1000, 1)
@@ -230,8 +224,6 @@ def test_no_neighbour_with_other_covariates_moves_the_sums_further_than_mu(unit,
     allowed = found.cost.mu_squared * (1 - counts_share(promise))
     assert 0.2 * allowed < worst <= allowed
 
-
-# ---- The posterior mean --------------------------------------------------------------------------
 
 COVARIATES = (CovariateBounds("age", 40, 70, 55), CovariateBounds("sex", 0, 1, 0.5))
 
@@ -265,10 +257,7 @@ def regression_of(before, values, covariates, sigma, random):
 
 @pytest.mark.parametrize(("mean", "sd"), [(0, 1), (0.5, 1), (0, 2), (0, 0.5), (0, 5)])
 def test_effects_are_those_of_least_squares_whatever_the_public_moments(mean, sd):
-    """The public mean is off by an sd, and the public sd wrong by 2, or half of the bounds.
-
-    Rows far from the public mean count less, so that effects are slightly too small.
-    """
+    """The public mean is off by an sd, and the public sd wrong by 2, or half of the bounds."""
     random = np.random.default_rng(1)
     covariates = people(20_000, random)
     values = 0.8 + 0.05 * (covariates[:, 0] - 55) + 0.9 * covariates[:, 1]

@@ -1,8 +1,4 @@
-"""What survives a loss of power at each step of a payment, by what was flushed before the step.
-
-At every step the noise of a charge must be reproducible, or not yet paid for: the key before the
-charge is, what it gave before the key is removed.
-"""
+"""What survives a loss of power at each step: noise is reproducible, or not yet paid for."""
 
 import sys
 from collections.abc import Callable, Iterator

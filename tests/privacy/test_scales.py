@@ -1,8 +1,4 @@
-"""Every case of the calibration, compared with brute force over neighbouring records.
-
-A record contributes outer products to four statistics. In units of the noise, two neighbouring
-records must have a distance of at most mu, and a statistic without noise must not change.
-"""
+"""Every case of the calibration: neighbours are at most mu apart, in units of the noise."""
 
 import itertools
 import math

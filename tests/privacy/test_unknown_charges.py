@@ -1,7 +1,4 @@
-"""A ledger that did not pay for the noise in the work directory is refused.
-
-A ledger that was lost, emptied or replaced does not count the spending that this noise proves.
-"""
+"""A ledger that did not pay for the noise in the work directory is refused."""
 
 import pytest
 from support.crash import KILLED, killed_at
@@ -12,7 +9,6 @@ from primo_scale.ledger.ledger import Ledger
 
 
 def replace_ledger(folder):
-    """Move the ledger away and put an empty new one in its place."""
     path = folder / "ledger.sqlite"
     path.rename(folder / "backup.sqlite")
     Ledger(path).__exit__(None, None, None)

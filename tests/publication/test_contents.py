@@ -32,8 +32,6 @@ def test_an_honest_release_signed_again_verifies(release, open_release):
         assert verify(directory).private is (directory == release)
 
 
-# ------------------------------------------------------------------------ files with the weights
-
 WEIGHTS, CENTRE, COVARIATES = "weights.tsv.gz", "centre.afreq", "covariates.tsv"
 PGS = ("pgs/height.txt.gz", "pgs/LDL.txt.gz")
 
@@ -142,9 +140,6 @@ def test_chromosomes_must_be_those_of_the_variants(chromosomes, release):
     assert problem.startswith("contents: weights.tsv.gz has other chromosomes")
 
 
-# ------------------------------------------------------------------------------------- centres
-
-
 def with_frequencies(directory: Path, frequencies: list[str]) -> None:
     """Make a release coded by a panel, with these centres."""
     document = read_document(directory)
@@ -186,9 +181,6 @@ def test_all_frequencies_of_panels_are_possible_and_few_others():
     assert len(possible) < 2 * len(implied)
     assert all(Fraction(text).limit_denominator(254).denominator <= 254 for text in possible)
     assert possible_frequencies(informed=False) == {"0.5"}
-
-
-# --------------------------------------------------------------------------------------- texts
 
 
 FORGED = "This release is (0.01, 1e-12)-differentially private for all relatives."

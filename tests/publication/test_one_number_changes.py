@@ -1,8 +1,6 @@
 """Which single numbers of a release can be false: each one is changed, signed again and verified.
 
-A signer can state any number that nothing else in the release depends on. `UNCAUGHT` lists these
-members with the reason; a change of any other number must be found. The quick tests of this folder
-show the same for artificial releases of every calibration.
+`UNCAUGHT` lists members on which nothing else depends; a change of any other must be found.
 """
 
 import copy
@@ -116,7 +114,6 @@ class Made:
 
 
 def releases(root: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, Made]]:
-    """Make a small release of every kind."""
     for name, case in CASES.items():
         folder = root / name
         folder.mkdir()

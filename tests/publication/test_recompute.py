@@ -59,9 +59,6 @@ def test_a_lattice_that_takes_all_of_epsilon_leaves_nothing():
     assert math.isinf(log_delta_on_lattice(1e-3, 0.1, 1e-6, (10**8, 1e4)))
 
 
-# ------------------------------------------------------------------------- whole documents
-
-
 @pytest.mark.parametrize("mode", ["full", "full-blocks", "feature-add-remove", "subsampled"])
 @pytest.mark.parametrize("epsilon, delta", [(0.01, 1e-28), (0.5, 1e-12), (20.0, 1e-5)])
 def test_noise_passes_with_the_most_draws_and_any_less_does_not(mode, epsilon, delta):

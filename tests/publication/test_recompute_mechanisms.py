@@ -1,8 +1,4 @@
-"""The largest shift by one person, as verification computes it, against pairs of neighbours.
-
-The shift of a pair of rows is computed here entry by entry, from the sigmas in the document; the
-bound that verification recomputes must hold for every pair, and be reached by the worst.
-"""
+"""The largest shift by one person that verification computes, against pairs of neighbours."""
 
 import dataclasses
 import math
@@ -143,8 +139,6 @@ def test_no_pair_of_neighbours_moves_a_release_further_than_verification_says(mo
         assert max(gram) <= subsample_shift(claims) * (1 + 1e-9)
 
 
-# ------------------------------------------------------------------- neighbours that reach it
-
 TILT = 1.5 / 2  # the examples' split, halved: the cosine of the worst two genotype rows
 
 
@@ -201,9 +195,6 @@ def reach_the_bound(mode: str, block_norms: tuple[int, ...], rows: np.ndarray, m
     document = example_document(mode)
     found = squared_shift(document, Row(rows[0], Y), Row(rows[1], -Y))
     assert found == pytest.approx(joint_shift(claims_of(document)), rel=1e-9)
-
-
-# --------------------------------------------------------------- claims that no theorem covers
 
 
 def problems(document: dict[str, Any]) -> str:

@@ -19,8 +19,6 @@ from primo_scale.verify.guarantee import (
     guarantee_findings,
 )
 
-# ------------------------------------------------------------------------ the tables are right
-
 
 def test_the_table_is_that_of_the_methods():
     assert recompute_method.METHODS.keys() == METHODS.keys()
@@ -49,9 +47,6 @@ def test_the_numbers_are_those_of_the_estimators():
         assert bool(found.penalties) is estimator.is_ridge is (name not in WITHOUT_PENALTIES)
 
 
-# ----------------------------------------------------------------------------------- samplers
-
-
 @pytest.mark.parametrize("words", ["numpy.default_rng(42)", "float64 normal, seed 42", ""])
 def test_no_other_sampler_can_be_stated(words):
     document = put(example_document(), "mechanism.sampler", words)
@@ -71,9 +66,6 @@ def test_a_contradiction_to_the_tables_is_found(mode, path, value, check):
     assert failed(document) == [check]
 
 
-# ------------------------------------------------------------------------------------ methods
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_no_release_can_go_by_the_name_of_a_method_that_measures_something_else(mode):
     """Only methods that measure the same, for the same unit, can stand for each other."""
@@ -90,9 +82,6 @@ def test_no_release_can_go_by_the_name_of_a_method_that_measures_something_else(
 
 def test_copies_for_fewer_phenotypes_than_there_are_are_found():
     assert "method" in failed(put(example_document("naive"), "mechanism.gram_copies", 1))
-
-
-# --------------------------------------------------------------------------------- parameters
 
 
 @pytest.mark.parametrize("mode", ["full", "full-add-remove", "ada-ssp", "feature"])
@@ -140,9 +129,6 @@ def test_without_noise_no_estimator_chooses_a_penalty_by_the_noise():
 @pytest.mark.parametrize("penalties", [[-1.5, -1.5], [1.5, 1.6]])
 def test_a_ridge_that_no_option_can_ask_for_is_found(penalties):
     assert failed(put(example_document(), "estimation.penalties", penalties)) == ["estimation"]
-
-
-# --------------------------------------------------------------------------------- public scores
 
 
 def with_scores(**changes: Any) -> dict[str, Any]:

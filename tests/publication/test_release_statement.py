@@ -1,8 +1,4 @@
-"""The statement made of a design, a payment and a solution verifies and discloses no secret.
-
-`release_examples` makes every example release by the function under test, so that the other tests
-of this folder verify a statement of every kind.
-"""
+"""The statement made of a design, a payment and a solution verifies and discloses no secret."""
 
 import dataclasses
 import json

@@ -1,8 +1,4 @@
-"""The signature of a release: a valid one passes, and any change is found.
-
-Signatures are made with the library alone, so that the code under test only checks them, except
-where the two are compared.
-"""
+"""The signature of a release, made by the library alone: a valid one passes, a change is found."""
 
 import copy
 import json
@@ -43,8 +39,6 @@ def signed(document, key=KEY):
     signature = {"algorithm": "Ed25519", "public_key": public(key), "value": value}
     return {**document, "signature": signature}
 
-
-# --- JSON documents and one change of them ----------------------------------------------------
 
 SCALARS = (
     st.none()

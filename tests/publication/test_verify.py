@@ -105,15 +105,9 @@ def test_the_document_is_a_plain_file(release):
     assert problems(release) == ["files: release.json is not a plain file"]
 
 
-# ------------------------------------------------------------------------------ signature
-
-
 def test_no_key_vouches_for_a_release_without_noise(pristine):
     findings = release_findings(pristine[False], public_key=PUBLIC_KEY)
     assert [finding.check for finding in findings if not finding.ok] == ["signature"]
-
-
-# ------------------------------------------------------------- changed numbers in release.json
 
 
 def is_number(value: Any) -> bool:
@@ -134,12 +128,7 @@ ADDS_UP = ("observed", "smallest_eigenvalue")
 
 
 def is_harmless(document: dict[str, Any], path: str, factor: float) -> bool:
-    """Return whether the guarantee still holds: more noise than needed, or a finer lattice.
-
-    More noise on a statistic with its own share of mu^2 makes mu smaller than stated. Where several
-    statistics, or the two sigmas of a symmetric matrix, have one share, the other still determines
-    mu.
-    """
+    """Return whether the guarantee still holds: more noise than needed, or a finer lattice."""
     if path.startswith("mechanism.queries."):
         _, _, number, name, *_ = path.split(".")
         query = document["mechanism"]["queries"][int(number)]
@@ -221,9 +210,6 @@ def test_a_budget_overrun_is_found():
     }
     findings = document_findings(document)
     assert any("exceeds the budget" in finding.detail for finding in findings)
-
-
-# ------------------------------------------------------------------ files that contradict
 
 
 def test_a_release_without_noise_cannot_be_relabelled(open_release, pristine):

@@ -80,9 +80,6 @@ def test_names_that_would_break_a_table_are_refused(names):
         check_releasable(example_weights(phenotypes=names))
 
 
-# ---------------------------------------------------------------- formulas of spreadsheets
-
-
 @pytest.mark.parametrize("first", ["=", "+", "-", "@"])
 @pytest.mark.parametrize("column", ["phenotypes", "covariates"])
 def test_a_column_that_is_a_formula_is_refused(column, first):

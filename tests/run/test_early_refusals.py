@@ -48,7 +48,6 @@ def blocks_of_another_build(folder: Path) -> list[object]:
 
 
 def set_budget(folder: Path, *, epsilon: float = 2.0, delta: float = 1e-6) -> list[object]:
-    """Open a budget."""
     with Ledger(folder / "ledger.sqlite") as ledger:
         ledger.set_budget(Account("biobank"), epsilon=epsilon, delta=delta)
     return ["--cohort", "biobank"]

@@ -1,8 +1,7 @@
 """Two cohorts that agree in public facts alone give equal releases, for every option.
 
-The second cohort has other values, many of them extreme, missing or constant. What crosses the wall
-in its run, the noisy statistics, is replaced by that of the first. Whatever differs then between
-the two directories is a private fact that went around the noise.
+The noisy statistics of the second run are replaced by those of the first: whatever differs then
+is a private fact that went around the noise.
 """
 
 import shutil

@@ -1,7 +1,4 @@
-"""A subsample: its releases, and who is in it.
-
-``acceptance/test_degenerate_cohorts.py`` releases cohorts with every kind of privacy and method.
-"""
+"""A subsample: its releases, and who is in it."""
 
 import shutil
 

@@ -17,7 +17,6 @@ from primo_scale.storage.block_matrices import BlockLayout
 
 @pytest.fixture
 def summed(ingested):
-    """A cohort whose work directory has statistics."""
     succeeded(ingested.accumulate())
     return ingested
 

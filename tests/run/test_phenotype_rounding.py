@@ -46,7 +46,6 @@ def work_dir(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def design(work_dir):
-    """Provide the design of the accumulation."""
     return load_design(work_dir / "design.json")
 
 

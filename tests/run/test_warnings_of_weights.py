@@ -49,7 +49,6 @@ def cells(path, column):
 
 
 def n_digits(text):
-    """Return the number of significant digits of a number."""
     return len(text.split("e")[0].replace(".", "").replace("-", "").strip("0"))
 
 

@@ -16,10 +16,7 @@ def modes(paths: list[Path]) -> set[str]:
 
 
 def open_to_others(directory: Path) -> list[str]:
-    """Return every path at or below `directory` whose mode admits others.
-
-    Workers may be writing: a name that is gone before it is looked at was that of a partial file.
-    """
+    """Return every path at or below `directory` whose mode admits others; names may be gone."""
     found = []
     for path in [directory, *directory.rglob("*")]:
         with suppress(FileNotFoundError):

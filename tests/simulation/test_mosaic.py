@@ -1,8 +1,4 @@
-"""Mosaics against the closed forms of their population.
-
-Statistical checks use fixed seeds and thresholds that a right generator exceeds with probability
-`FALSE_ALARM` per test (a Bonferroni bound where many values are checked).
-"""
+"""Mosaics against closed forms, which a right generator exceeds with a chance of `FALSE_ALARM`."""
 
 import numpy as np
 import pytest

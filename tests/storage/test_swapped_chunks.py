@@ -14,41 +14,36 @@ from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.storage.groups import (
-    FORMAT_VERSIONS,
-    VERSION_ATTRIBUTE,
-    array_of,
-    open_group,
-    read_block,
-    read_strings,
-)
+from primo_scale.storage import groups
 
 FINISHED = ["genotypes", "outcomes", "statistics", "private statistics"]
 
 
 @pytest.mark.usefixtures("encrypted")
-@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
+@pytest.mark.parametrize("kind", groups.FORMAT_VERSIONS)
 @pytest.mark.parametrize("rows", [slice(0, 2), slice(0, 4)])
 @pytest.mark.parametrize("other", ["a/c/1/0", "b/c/0/0"])
 def test_a_swapped_pair_of_chunks_is_refused_by_name(tmp_path, kind, rows, other):
     path = write_store(tmp_path / "s.zarr", kind)
-    np.testing.assert_array_equal(read_block(array_of(open_group(path, kind), "a")), VALUES)
+    np.testing.assert_array_equal(
+        groups.read_block(groups.array_of(groups.open_group(path, kind), "a")), VALUES
+    )
     swap(path / "a/c/0/0", path / other)
     with pytest.raises(DamagedChunk, match=rf"^{path}/a/c/[01]/0: a stored chunk is damaged"):
-        read_block(array_of(open_group(path, kind), "a"), (rows, slice(None)))
+        groups.read_block(groups.array_of(groups.open_group(path, kind), "a"), (rows, slice(None)))
 
 
-@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
+@pytest.mark.parametrize("kind", groups.FORMAT_VERSIONS)
 def test_swapped_and_changed_columns_of_text_are_refused(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind)
     swap(path / "names/c/0", path / "others/c/0")
     for name in ("names", "others"):
         with pytest.raises(DamagedChunk, match=rf"{name}/c/0: a stored chunk is damaged"):
-            read_strings(open_group(path, kind), name)
+            groups.read_strings(groups.open_group(path, kind), name)
     swap(path / "names/c/0", path / "others/c/0")
     flip_a_bit(path / "names/c/0")
     with pytest.raises(InputError, match="damaged"):
-        read_strings(open_group(path, kind), "names")
+        groups.read_strings(groups.open_group(path, kind), "names")
 
 
 @pytest.mark.usefixtures("encrypted")
@@ -57,7 +52,7 @@ def test_a_chunk_of_the_same_key_in_another_store_is_refused(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind)
     shutil.copy(write_store(tmp_path / "t.zarr", kind, 7) / "a/c/0/0", path / "a/c/0/0")
     with pytest.raises(DamagedChunk, match=r"s\.zarr/a/c/0/0"):
-        read_block(array_of(open_group(path, kind), "a"))
+        groups.read_block(groups.array_of(groups.open_group(path, kind), "a"))
 
 
 @pytest.mark.parametrize("kind", FINISHED)
@@ -67,19 +62,19 @@ def test_zarr_alone_reads_finished_stores(tmp_path, kind):
     assert group["names"][:].tolist() == ["x0", "y"]
 
 
-@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
+@pytest.mark.parametrize("kind", groups.FORMAT_VERSIONS)
 def test_a_store_of_the_previous_format_version_is_refused(tmp_path, kind):
     path = write_store(tmp_path / "s.zarr", kind)
-    zarr.open_group(path).attrs[VERSION_ATTRIBUTE] = FORMAT_VERSIONS[kind] - 1
+    zarr.open_group(path).attrs[groups.VERSION_ATTRIBUTE] = groups.FORMAT_VERSIONS[kind] - 1
     with pytest.raises(InputError, match="unknown format version"):
-        open_group(path, kind)
+        groups.open_group(path, kind)
 
 
 def read_all(path: Path) -> None:
     store = open_genotype_store(path)
     assert len(store.samples) and len(store.variants)
-    counts = array_of(open_group(path, "genotypes"), "genotype_counts")
-    assert len(read_block(counts))
+    counts = groups.array_of(groups.open_group(path, "genotypes"), "genotype_counts")
+    assert len(groups.read_block(counts))
     store.read_packed(slice(None), slice(None))
 
 

@@ -155,10 +155,7 @@ def scaled(rows: Int64, ratio: Int64) -> Int64:
 def clipped_blocks(
     parts: list[Int64], limits: Sequence[int] | None, row_norm: int
 ) -> tuple[list[Int64], Int64]:
-    """Clip blocks of rows to their limits and whole rows to `row_norm`; also return their ratios.
-
-    docs/maths/sensitivity.md describes it. Without limits only whole rows are clipped.
-    """
+    """Clip blocks and rows as docs/maths/sensitivity.md says, and return their ratios too."""
     before, bounds = np.stack(list(map(norms, parts))), np.array(limits or [10**18])[:, None]
     whole = ratios(np.minimum(before, bounds).sum(axis=0), row_norm)
     both = ratios(before, bounds) * whole // 2**31
@@ -179,17 +176,12 @@ def coded(
 
 
 def blocks(boundaries: npt.ArrayLike) -> Iterator[slice]:
-    """Return the variants of every LD block."""
     edges = np.asarray(boundaries)
     return map(slice, edges[:-1], edges[1:])
 
 
 def public_coding(a1_frequency: Float64) -> tuple[Float64, Float64]:
-    """Return the multipliers k and centres m of the documented coding, for public frequencies.
-
-    The coding has 16 lattice units per standard deviation if the codes of both homozygotes fit
-    int8, and else the largest k with which they do.
-    """
+    """Return k and m, for 16 units per standard deviation if int8 has both codes, or fewer."""
     p = np.clip(a1_frequency, RAREST_IN_PANEL, 1 - RAREST_IN_PANEL)
     k = np.rint(GENOTYPE_UNIT / np.sqrt(2 * p * (1 - p)))
     while True:
@@ -205,10 +197,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 
 def write_bounds(table: Path, path: Path) -> Path:
-    """Write wide bounds of every column of `table`: its codes, or mean +- 8 sd.
-
-    They come from the data, which is not allowed for a real release, and replace public knowledge.
-    """
+    """Write wide bounds, from the data, of every column of `table`: its codes, or mean +- 8 sd."""
     rows = []
     for name, values in read_table(table).drop(columns=["FID", "IID"]).items():
         codes = set(values.dropna().unique())

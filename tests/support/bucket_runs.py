@@ -57,6 +57,5 @@ def interrupted_at(store: object, prefix: str) -> Iterator[None]:
 
 
 def contents(location: Location) -> dict[str, bytes]:
-    """Return the content of every object of a store by key."""
     store = store_at(location)
     return {key: store.read(key) for key in store.all_keys()}

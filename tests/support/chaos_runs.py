@@ -30,10 +30,7 @@ class Cohort:
         return Path(f"{self.prefix}.paid")
 
     def command(self, work: Path, *options: object) -> list[str]:
-        """Return the command that accumulates the cohort in a few tasks, with clipped rows.
-
-        A finished run has paid for the adjustment of the phenotypes, which all others share.
-        """
+        """Return the command that accumulates the cohort in a few tasks, of one adjustment."""
         if self.paid.exists():
             share_adjustment(self.paid, work)
         return command_of("accumulate", [
@@ -45,16 +42,12 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Finished:
-    """Undisturbed run."""
-
     work: Path
     digest: str
 
 
 @dataclass(frozen=True)
 class Event:
-    """Line of the journal."""
-
     kind: str
     pid: int
     at: int
@@ -84,7 +77,6 @@ class Journal:
         return self.path.with_name("gate")
 
     def update(self) -> list[Event]:
-        """Return all events so far."""
         if self.path.exists():
             with self.path.open("rb") as file:
                 file.seek(self._read)
@@ -98,7 +90,6 @@ class Journal:
         return self.events
 
     def computed(self) -> int:
-        """Return the number of completed computations."""
         return sum(event.kind == "end" for event in self.update())
 
     def begun(self) -> list[str]:

@@ -30,6 +30,5 @@ def error_in(stderr: str) -> str:
 
 
 def digest_in(output: str) -> str:
-    """Return the digest of the statistics, which a command prints once."""
     (digest,) = re.findall(r"^statistics sha256: ([0-9a-f]{64})$", output, re.MULTILINE)
     return str(digest)

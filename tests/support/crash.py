@@ -1,8 +1,4 @@
-"""Kill a process at a step of paying for a release, as a power loss would.
-
-A hook on the audit events of `primo_scale.ledger.ledger` observes every step and ends a
-forked child with `os._exit`, so that no handler, no `finally` and no flush runs.
-"""
+"""Kill a process at a step of paying for a release, as a power loss would: without any handler."""
 
 import multiprocessing
 import os
@@ -25,10 +21,7 @@ _LIMIT_S = 120
 
 
 def killed_at(label: str, function: Callable[..., object], *arguments: Any) -> int:
-    """Run ``function(*arguments)`` in a child that dies at the first `PaymentStep` of a name.
-
-    The exit code is `KILLED`, 0 if the function ended first, or 1 if it raised an exception.
-    """
+    """Run the function in a child that dies at the first `PaymentStep` of a name, with `KILLED`."""
 
     def kill(reached: str) -> None:
         if reached == label:

@@ -18,10 +18,7 @@ def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
 
 
 def run_blocks(page: str, folder: Path, python: str = sys.executable) -> None:
-    """Run the blocks of a page marked sh or python in a folder, where `demo` is the repository's.
-
-    ``primo-scale`` is the command of the environment of `python`.
-    """
+    """Run the blocks of a page marked sh or python in a folder with the repository's `demo`."""
     (folder / "demo").symlink_to(ROOT / "demo")
     script = [f'primo-scale() {{ {shlex.quote(python)} -m primo_scale "$@"; }}']
     for number, (language, text) in enumerate(blocks(page, "sh", "python")):

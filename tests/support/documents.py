@@ -12,7 +12,6 @@ from primo_scale.verify.document import RELEASE, DocumentKind, parse, serialise
 
 
 def read_document(directory: Path) -> dict[str, Any]:
-    """Return the release.json of a release."""
     document: dict[str, Any] = json.loads((directory / "release.json").read_bytes())
     return document
 

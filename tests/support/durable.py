@@ -23,11 +23,7 @@ def flushes_seen(on_flush: Callable[[Path], object]) -> Iterator[None]:
 
 
 class Disk:
-    """What a loss of power would leave: the content and the names that were flushed.
-
-    A file survives under its name if its content was flushed as it is, and its directory after the
-    file had the name. POSIX promises no more.
-    """
+    """What a loss of power leaves: POSIX promises content and names that were flushed, no more."""
 
     def __init__(self) -> None:
         self._contents: dict[int, bytes] = {}

@@ -1,8 +1,4 @@
-"""Proxy before an S3 server that injects faults, the same ones for the same seed.
-
-The fault of a request depends only on the seed, the method, the path and the number of the attempt,
-but not on threads, processes, time, or names that differ between runs.
-"""
+"""Proxy before an S3 server whose faults depend on seed, method, path and number of the attempt."""
 
 import hashlib
 import http.client
@@ -25,8 +21,6 @@ _COMPLAINT = b"<Error><Code>X</Code><Message>secret-of-the-service</Message></Er
 
 @dataclass
 class Traffic:
-    """Record of the requests that passed the proxy."""
-
     faults: Counter[str] = field(default_factory=Counter)  # number by kind
     answered: list[tuple[str, str, int]] = field(default_factory=list)  # complete answers
     headers: set[str] = field(default_factory=set)  # of all requests, "name: value"
@@ -65,7 +59,6 @@ class FaultyProxy:
         self._thread.join()
 
     def paths_put(self) -> list[str]:
-        """Return the paths of written objects."""
         return [path for method, path, status in self.traffic.answered
                 if method == "PUT" and status == 200]  # fmt: skip
 

@@ -15,7 +15,6 @@ COMPONENTS = ["PC1", "PC2", "PC3"]
 
 
 def written(path: Path, content: str | bytes) -> Path:
-    """Write a file, and return its path."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
@@ -32,7 +31,6 @@ def copy_fileset(source: Path, target: Path, *, random_genotypes: bool = False) 
 
 
 def sample_table(people: Iterable[tuple[str, str]]) -> SampleTable:
-    """Return people by their FIDs and IIDs."""
     return SampleTable(*map(string_column, zip(*people, strict=True)))
 
 
@@ -45,7 +43,6 @@ def variants_with(d: int, **columns: object) -> VariantTable:
 
 
 def open_filesets(prefixes: list[Path]) -> GenotypeSource:
-    """Open PLINK 1 filesets as one source."""
     return open_source(SourceFiles(tuple(prefixes)))
 
 

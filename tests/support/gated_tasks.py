@@ -1,8 +1,4 @@
-"""Dask preload: after a few tasks, all others wait until a gate is opened.
-
-The directory ``$PRIMO_TEST_GATE`` is the gate. Each job writes a file there when it reaches the
-gate, and a file ``open`` opens it, so that a test can disturb a run in its middle on any machine.
-"""
+"""Dask preload: after a few tasks, all others wait until ``$PRIMO_TEST_GATE`` has ``open``."""
 
 import os
 import threading

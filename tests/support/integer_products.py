@@ -26,7 +26,6 @@ def product(left: Int8, right: Int8) -> Int64:
 
 
 def modulo_int32(values: Int64) -> Int64:
-    """Return the numbers modulo 2^32, as int32."""
     return (values + 2**31) % 2**32 - 2**31
 
 

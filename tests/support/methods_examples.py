@@ -60,15 +60,11 @@ def symmetric_noise(size, sigma, rng):
 
 
 def independent_noise(variances):
-    """Return noise that is independent between phenotypes, with the given variances."""
     return TargetNoise(np.asarray(variances, dtype=float), np.zeros((0, len(variances))))
 
 
 def with_noise(exact, scales: NoiseScales, rng, *, copies=1):
-    """Return statistics with rounded Gaussian noise, drawn part by part as in a release.
-
-    Those of fixed columns remain exact.
-    """
+    """Return statistics with rounded Gaussian noise, but exact ones of fixed columns."""
     layout, f = exact.layout, exact.layout.n_fixed
 
     def noisy(values, noise):
@@ -112,14 +108,12 @@ def inputs_for(statistics, n_samples, **changes):
 
 
 def solved(statistics, inputs, method="reuse-cov-gauss", estimator=None):
-    """Solve by the names of method and estimator."""
     chosen = METHODS[method]
     rule = None if estimator is None else ESTIMATORS[estimator]
     return solve_statistics(statistics, inputs, chosen, estimator_for(chosen, rule))
 
 
 def ridge_weights(statistics, n_samples, penalty):
-    """Weights of plain ridge on exact statistics."""
     inputs = inputs_for(statistics, n_samples, penalty=penalty)
     return solved(statistics, inputs, estimator="ridge")
 

@@ -1,8 +1,4 @@
-"""Neighbouring cohorts by brute force: every integer row within bounds, and its largest effect.
-
-The statistics are computed as matrices and subtracted, without the identities behind the formulas
-of `primo_scale.gaussian.sensitivity`.
-"""
+"""Neighbouring cohorts by brute force: every integer row within bounds, and its largest effect."""
 
 import itertools
 import math
@@ -68,11 +64,7 @@ def assert_bound(found, bound, *, attained):
 
 
 def largest_shift(terms, adjacency, off_diagonal=2):
-    """Largest mu^2 of statistics released together.
-
-    `terms` holds (left rows, right rows, sigma) for every ``left' right``. Of a symmetric one,
-    where left is right, the upper triangle is released; `off_diagonal` is 2 for svec noise.
-    """
+    """Largest mu^2 of ``left' right`` of `terms` with sigma; `off_diagonal` is 2 for svec."""
     total = 0.0
     for left, right, sigma in terms:
         weights = upper_weights(right.shape[1], off_diagonal) if left is right else 1.0

@@ -16,8 +16,6 @@ N_PEOPLE = 600
 
 @dataclass(frozen=True)
 class Party:
-    """Files of one party."""
-
     name: str
     table: Path
     columns: tuple[str, ...]

@@ -64,7 +64,6 @@ def started(
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:
-    """Send SIGKILL to the process group of a command."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -82,7 +81,6 @@ def wait_until(condition: Callable[[], Seen], *, of: subprocess.Popen[str] | Non
 
 
 def free_ports(count: int) -> list[int]:
-    """Return free ports of the loopback interface."""
     free = (port for port in random.sample(_PORTS, len(_PORTS)) if _is_free(port))
     return list(islice(free, count))
 

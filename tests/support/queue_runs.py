@@ -38,14 +38,11 @@ class Queue:
     """Commands of the job queue in the environment."""
 
     def call(self, *words: object) -> str:
-        """Return the output of a command."""
         asked = list(map(str, words))
         return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
 
 
 class Slurm(Queue):
-    """Commands of SLURM."""
-
     def jobs(self, state: str = "RUNNING,PENDING", name: str = "primo-scale") -> list[str]:
         """Return the numbers of the worker jobs in a state."""
         listing = self.call(
@@ -59,10 +56,7 @@ class Slurm(Queue):
         return facts.partition("JobState=")[2].split()[0]
 
     def start_again(self, job: str, said: Callable[[], str]) -> None:
-        """Start a requeued job, which SLURM would delay by two minutes.
-
-        In the second after the requeue, the node still confuses it with the job that just ended.
-        """
+        """Start a requeued job after a second, which SLURM would delay by two minutes."""
         wait_for(lambda: self.state(job) == "PENDING", "requeue", said)
         self.call("scontrol", "update", f"JobId={job}", "StartTime=now+2")
         wait_for(lambda: self.state(job) == "RUNNING", "second start", said)
@@ -72,8 +66,6 @@ class Slurm(Queue):
 
 
 class GridEngine(Queue):
-    """Commands of Grid Engine."""
-
     def jobs(self, name: str = "primo-scale") -> list[str]:
         """Return the numbers of the jobs of a name, waiting or running."""
         listing = ElementTree.fromstring(self.call("qstat", "-xml"))
@@ -166,8 +158,6 @@ class Run:
             self.process.wait()
 
     def wait_for(self, condition: Callable[[], object], what: str) -> None:
-        """Wait until a condition is true, while the command runs."""
-
         def true_or_ended() -> object:
             assert self.process.poll() is None, f"ended before {what}: {self.command.said()}"
             return condition()
@@ -188,7 +178,6 @@ class Run:
 def wait_for(
     condition: Callable[[], object], what: str, said: Callable[[], str] = lambda: ""
 ) -> None:
-    """Wait until a condition is true."""
     end = time.monotonic() + LIMIT_SECONDS
     while not condition():
         assert time.monotonic() < end, f"no {what} in {LIMIT_SECONDS} s: {said()}"

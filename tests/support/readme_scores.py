@@ -1,7 +1,4 @@
-"""Scores of a release by plink2, with the command in its README.txt, and by bed-reader and pandas.
-
-Neither uses the product.
-"""
+"""Scores of a release by plink2, as its README.txt says, and by bed-reader and pandas."""
 
 import shlex
 from collections.abc import Iterable

@@ -47,7 +47,6 @@ def resize(document: dict[str, Any], sizes: list[int]) -> None:
 
 
 def query(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the noisy statistic of that name."""
     (found,) = [each for each in document["mechanism"]["queries"] if each["name"] == name]
     return found
 

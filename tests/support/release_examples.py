@@ -109,7 +109,6 @@ def example_weights(
 
 
 def example_coding(weights: ScoringWeights) -> OutcomeCoding:
-    """Return the public coding of the phenotypes and covariates."""
     return OutcomeCoding(
         CONSTANT,
         tuple(CovariateCoding(name, 18.0, 99.0, 50.0, 10.0) for name in weights.covariates),

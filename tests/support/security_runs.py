@@ -22,8 +22,6 @@ def run(command: str, *arguments: object) -> subprocess.CompletedProcess[str]:
 
 @dataclass(frozen=True)
 class Cohort:
-    """Inputs of a release, in a directory."""
-
     directory: Path
 
     @property

@@ -18,10 +18,7 @@ BUDGET = ("--epsilon", 1, "--delta", 1e-6, "--accept-noise")
 
 
 def command(main, *arguments):
-    """Run a command in this process, and return its result.
-
-    Experts' fields, which have no option, may stand among the arguments as if they had one.
-    """
+    """Run a command in this process; experts' fields may stand among the arguments like options."""
     words, fields, environment = [], {}, {}
     rest = [str(argument) for argument in arguments]
     known = declared(main.kinds[0]) if isinstance(main, ContractCommand) and main.kinds else {}
@@ -87,7 +84,6 @@ def add_covariate(folder, rows, name="AGE"):
 
 
 def outcomes(cohort):
-    """Return the options for the phenotype."""
     return ["--pheno", cohort / "pheno.tsv", "--pheno-bounds", cohort / "bounds.tsv"]
 
 

@@ -34,7 +34,6 @@ def flip_a_bit(path: Path) -> None:
 
 
 def swap(one: Path, other: Path) -> None:
-    """Exchange two files or directories."""
     one.rename(one.with_name("kept"))
     other.rename(one)
     one.with_name("kept").rename(other)
@@ -56,11 +55,7 @@ def write_gram(writer, layout, block, values, copy=0):
 
 
 def write_matrices(path, layout, grams, crosses, outcome_gram, observed, **options):
-    """Return a writer of statistics to which all matrices were written.
-
-    `grams` and `crosses` hold X_b'X_b and X_b'Z of every block; every copy of a Gram matrix is the
-    same, unless the matrices are given by block and copy.
-    """
+    """Return a writer with all matrices, where Gram matrices may be given by block and copy."""
     writer = BlockMatricesWriter(path, "statistics", layout, **options)
     copies = range(options.get("gram_copies", 1))
     if not isinstance(grams, dict):

@@ -1,8 +1,6 @@
-"""Dask preload: every worker records when it starts and ends to compute a task.
+"""Dask preload: every worker records when it starts and ends a task, one write for each event.
 
-Only workers load it (``DASK_DISTRIBUTED__WORKER__PRELOAD``). Each event is one line, appended in
-one write, so that a kill leaves complete lines. While the gate file exists, started tasks wait, so
-that a test can kill processes in the middle of tasks.
+While the gate file exists, started tasks wait, so that a test can kill them in their middle.
 """
 
 import os

@@ -7,11 +7,7 @@ _CALLS = 2
 
 
 def least_peak(function: Callable[[], object]) -> int:
-    """Return the peak of a call in bytes, the smallest of several after one that imports and warms.
-
-    `tracemalloc` counts the allocations of every thread. The event loops that earlier tests have
-    started in this process allocate now and then, which can only raise a peak.
-    """
+    """Return the smallest peak of several calls in bytes, because other threads only raise it."""
     function()
     peaks = []
     for _ in range(_CALLS):

@@ -1,7 +1,4 @@
-"""Snakemake runs the demo of workflows/, and so do the scripts of the processes of Nextflow.
-
-Nextflow itself is in no package index: its file is parsed, and channels and directives do not run.
-"""
+"""Snakemake runs the demo of workflows/, and so do the scripts of the processes of Nextflow."""
 
 import os
 import re

@@ -1,10 +1,7 @@
-"""Copy the schema of DaskCluster out of a wheel of dask-kubernetes.
+"""Copy the schema of DaskCluster out of a wheel of dask-kubernetes, without its descriptions.
 
-    pip download --no-deps dask-kubernetes==2026.3.0
-    python tests/cluster/operator/copy_crd.py dask_kubernetes-2026.3.0-py3-none-any.whl
-
-This avoids forty packages, which the wheel depends on, for one schema. The copy has no
-descriptions and is otherwise unchanged.
+pip download --no-deps dask-kubernetes==2026.3.0
+python tests/cluster/operator/copy_crd.py dask_kubernetes-2026.3.0-py3-none-any.whl
 """
 
 from __future__ import annotations
@@ -34,7 +31,6 @@ def without_descriptions(schema: Any) -> Any:
 
 
 def main(wheel: Path) -> None:
-    """Write the copy, with its source."""
     with zipfile.ZipFile(wheel) as archive:
         text = archive.read(INSIDE)
     resource = yaml.safe_load(text)

@@ -1,10 +1,8 @@
-"""Write the fixtures of this folder with plink2 and bio2zarr.
+"""Write the fixtures of this folder with plink2 v2.00a3.5, bcftools and bio2zarr 0.2.1.
 
-Run as ``python make_formats.py`` where plink2 v2.00a3.5 and bcftools are installed, with bio2zarr
-0.2.1, cyvcf2 and pysam in the environment. ``reference`` fixtures hold the genotypes of
-``tests/reference/data/edge/plink_made``; ``odd``, ``several``, ``imputed`` and ``deletion`` hold
-those of the VCF files here, which were written by hand; and ``probabilities`` holds every pair of
-8-bit probabilities, and 16-bit ones near the thresholds.
+``reference`` holds the genotypes of ``tests/reference/data/edge/plink_made``, ``probabilities``
+every pair of 8-bit probabilities and 16-bit ones near the thresholds, the others those of the VCF
+files here.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ REFERENCE = ("base_n43_m61", "degenerate", "sexchr_PAR_codes")
 
 
 def plink2(*words: object) -> None:
-    """Run plink2 with one thread."""
     command = ["plink2", "--threads", "1", *map(str, words)]
     subprocess.run(command, check=True, capture_output=True)
 
@@ -60,10 +57,7 @@ def write_vcz(vcf: Path, name: str) -> None:
 def bgen_variant(
     name: str, pairs: np.ndarray, *, phased: bool, ploidy: tuple[int, ...] = (2,)
 ) -> bytes:
-    """Return a variant with 8- or 16-bit probabilities, compressed with zlib.
-
-    `ploidy` is repeated over the people, with 0x80 added where the genotype is missing.
-    """
+    """Return a variant of compressed probabilities; ploidies repeat, 0x80 higher where missing."""
     n, bits = len(pairs), 8 * pairs.itemsize
     each = np.resize(np.array(ploidy, dtype=np.uint8), n)
     copies = each & 63
@@ -105,7 +99,6 @@ def write_probabilities(path: Path) -> None:
 
 
 def main() -> None:
-    """Write all fixtures."""
     with tempfile.TemporaryDirectory() as scratch:
         for name, bits in zip(REFERENCE, (8, 16, 11), strict=True):
             source = ("--bfile", MADE / name)

@@ -10,14 +10,6 @@ from support.filesets import write_fileset_of
 
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.panel import ld
-from primo_scale.panel.ld import (
-    centred,
-    crossing_ld,
-    least_cuts,
-    open_ld_panel,
-    panel_boundaries,
-    standardise,
-)
 
 
 @pytest.mark.parametrize("per_pass", [1, 7, 64])
@@ -29,9 +21,9 @@ def test_costs_are_the_sums_over_all_pairs_across_a_cut(per_pass, monkeypatch):
         sum(squares[i, j] for i in range(cut) for j in range(cut, 30) if j - i < 9)
         for cut in range(31)
     ]
-    rows = standardise(centred(dosages))
+    rows = ld.standardise(ld.centred(dosages))
     np.testing.assert_allclose(
-        crossing_ld(lambda part: rows[part], range(30), 9), expected, atol=1e-5
+        ld.crossing_ld(lambda part: rows[part], range(30), 9), expected, atol=1e-5
     )
 
 
@@ -47,7 +39,7 @@ def test_the_division_has_the_least_cost_of_all(costs, least, wider):
     def total(cuts):
         return sum(cost[cut] for cut in cuts[1:-1])
 
-    found = least_cuts(cost, least, most)
+    found = ld.least_cuts(cost, least, most)
     if n < least:
         assert found == [0, n]
         return
@@ -74,5 +66,5 @@ def test_independent_groups_of_variants_become_the_blocks(tmp_path):
     panel = write_fileset_of(
         tmp_path / "panel", np.array(dosages), list(range(100, 100 + sum(sizes)))
     )
-    matched = open_ld_panel((panel,), read_bim(panel.with_suffix(".bim")))
-    assert panel_boundaries(matched, (8, 16)) == tuple(np.cumsum([0, *sizes]).tolist())
+    matched = ld.open_ld_panel((panel,), read_bim(panel.with_suffix(".bim")))
+    assert ld.panel_boundaries(matched, (8, 16)) == tuple(np.cumsum([0, *sizes]).tolist())

@@ -1,11 +1,8 @@
 """Genotypes from arrays of the form that pandas-plink's ``read_plink1_bin`` returns."""
 
-import dask.array
 import numpy as np
 import pytest
-import xarray
-from bed_reader import open_bed
-from support.ingest_runs import bed_reader_dosages
+from support.ingest_runs import bed_reader_dosages, read_plink1_bin
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.pandas_plink import from_pandas_plink
@@ -14,30 +11,8 @@ from primo_scale.genotypes.store import open_genotypes
 
 @pytest.fixture
 def array_of(reference):
-    """Return a function that reads a fileset into an array as read_plink1_bin does."""
-
-    def read(name: str, chunks=(1024, 1024)) -> xarray.DataArray:
-        prefix = reference / "data" / "edge" / "plink_made" / name
-        with open_bed(f"{prefix}.bed") as bed:
-            first = bed.read(dtype="float32")
-        bim, fam = (np.loadtxt(f"{prefix}.{end}", dtype=str, ndmin=2).T for end in ("bim", "fam"))
-        return xarray.DataArray(
-            dask.array.from_array(2 - first, chunks=chunks),
-            dims=("sample", "variant"),
-            coords={
-                "fid": ("sample", fam[0]),
-                "iid": ("sample", fam[1]),
-                "gender": ("sample", fam[4]),
-                "chrom": ("variant", bim[0]),
-                "snp": ("variant", bim[1]),
-                "cm": ("variant", bim[2].astype(float)),
-                "pos": ("variant", bim[3].astype(int)),
-                "a0": ("variant", bim[4]),
-                "a1": ("variant", bim[5]),
-            },
-        )
-
-    return read
+    made = reference / "data" / "edge" / "plink_made"
+    return lambda name, chunks=(1024, 1024): read_plink1_bin(made / name, chunks)
 
 
 @pytest.mark.parametrize("name", ["base_n43_m61", "n1_m61"])

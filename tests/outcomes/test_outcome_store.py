@@ -12,12 +12,7 @@ from support.filesets import sample_table
 from primo_scale.errors import InputError
 from primo_scale.outcomes import coding, tables
 from primo_scale.outcomes import store as store_module
-from primo_scale.outcomes.store import (
-    KIND,
-    OutcomeStore,
-    align_outcomes,
-    open_outcome_store,
-)
+from primo_scale.outcomes.store import KIND, OutcomeStore, align_outcomes, open_outcome_store
 from primo_scale.storage.groups import is_complete
 
 PEOPLE = sample_table([("f1", "a"), ("f1", "b"), ("f2", "c"), ("f3", "d")])

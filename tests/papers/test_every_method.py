@@ -94,6 +94,8 @@ def test_the_gram_of_a_subsample_is_scaled_to_the_cohort():
 
 SIGMAS = scales(2, phenotype_cross=2e5)
 NOISY = with_noise(EXACT, SIGMAS, np.random.default_rng(4))
+# Phenotypes are projected without this correction for missing values.
+RESCALE = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
 
 
 def adjusted_target(statistics):
@@ -121,15 +123,9 @@ def test_projection_by_genotypes_limits_the_fit_of_all_blocks_to_the_radius():
     assert solution.penalties == (nu, nu)
     expected = np.linalg.solve(S + nu * np.eye(D), adjusted_target(NOISY))
     np.testing.assert_allclose(W, expected, rtol=1e-8)
-
-
-def test_the_projection_uses_phenotypes_without_missing_value_correction():
-    rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
-    inputs = inputs_for(NOISY, N, scales=SIGMAS)
-    plain = solved(NOISY, inputs, "reuse-cov-proj-x")
-    stretched = solved(NOISY, replace(inputs, rescale=rescale), "reuse-cov-proj-x")
-    assert stretched.penalties == pytest.approx(plain.penalties)
-    np.testing.assert_allclose(stretched.genotypes, plain.genotypes * rescale, rtol=1e-9)
+    stretched = solved(NOISY, replace(inputs, rescale=RESCALE), "reuse-cov-proj-x")
+    assert stretched.penalties == pytest.approx(solution.penalties)
+    np.testing.assert_allclose(stretched.genotypes, W * RESCALE, rtol=1e-9)
 
 
 def test_projection_by_phenotypes_then_ridge():
@@ -145,10 +141,8 @@ def test_projection_by_phenotypes_then_ridge():
     S = block_diagonal(centred(X).T @ centred(X))
     expected = np.linalg.solve(S + 33 * np.eye(D), Z @ Y)
     np.testing.assert_allclose(solution.genotypes, expected, rtol=1e-7)
-    # Columns are projected without the correction for missing values.
-    rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
-    stretched = solved(NOISY, replace(inputs, rescale=rescale), "reuse-cov-proj-y", "ridge")
-    np.testing.assert_allclose(stretched.genotypes, solution.genotypes * rescale, rtol=1e-9)
+    stretched = solved(NOISY, replace(inputs, rescale=RESCALE), "reuse-cov-proj-y", "ridge")
+    np.testing.assert_allclose(stretched.genotypes, solution.genotypes * RESCALE, rtol=1e-9)
 
 
 def test_ada_ssp_subtracts_the_private_eigenvalue():

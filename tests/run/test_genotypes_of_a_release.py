@@ -1,37 +1,20 @@
 """Genotypes of a release that are no files: a store, and an array as pandas-plink gives it."""
 
-import dask.array
-import numpy as np
 import pytest
-import xarray
 from support.command_io import digest_in
+from support.ingest_runs import read_plink1_bin
 from support.small_cohort import command, outcomes, succeeded
 
 import primo_scale as ps
 from primo_scale.cli.commands import release as release_command
 from primo_scale.genotypes.store import open_genotypes
-from primo_scale.genotypes.tables import read_fam
 
 PRIVACY = {"epsilon": 1, "delta": 1e-6, "accept_noise": True}
 
 
 @pytest.fixture
 def array(ingested):
-    """Array that pandas-plink reads of the cohort's files."""
-    stored = open_genotypes(ingested.store)
-    values = np.where(stored.values < 0, np.nan, 2.0 - stored.values).T
-    people = read_fam(ingested.folder / "cohort.fam")
-    return xarray.DataArray(
-        dask.array.from_array(values, chunks=(16, 4)),
-        dims=("sample", "variant"),
-        coords={
-            "fid": ("sample", people.family), "iid": ("sample", people.individual),
-            "gender": ("sample", ["1"] * len(people)), "chrom": ("variant", stored.chrom.values),
-            "snp": ("variant", stored["variant"].values), "cm": ("variant", np.zeros(6)),
-            "pos": ("variant", stored.pos.values), "a0": ("variant", stored.a1.values),
-            "a1": ("variant", stored.a2.values),
-        },
-    )  # fmt: skip
+    return read_plink1_bin(ingested.folder / "cohort", chunks=(16, 4))
 
 
 def request_of(genotypes, cohort, name="release", **options):

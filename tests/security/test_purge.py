@@ -12,7 +12,7 @@ PURGE = "--purge-intermediates"
 def made(tmp_path_factory) -> Cohort:
     """Return a cohort with a work directory, a ledger and a release, without purging."""
     cohort = Cohort(write_cohort(tmp_path_factory.mktemp("made") / "cohort"))
-    assert cohort.release().exit_code == 0
+    succeeded(cohort.release())
     return cohort
 
 
@@ -46,13 +46,11 @@ def test_only_a_note_stays_and_the_same_command_finds_it_done(released, work) ->
     assert len(released.charges()) == 1
 
 
-def test_a_purge_with_other_options_or_of_a_changed_release_plans_again(tmp_path) -> None:
-    cohort = Cohort(write_cohort(tmp_path / "cohort"))
-    succeeded(cohort.release())
-    refused(cohort.release(PURGE, "--ridge", 7), 3, "is not the result of this request")
-    (cohort.out / "README.txt").write_text("changed")
-    refused(cohort.release(PURGE), 3, "the release there is damaged")
-    assert (cohort.folder / "release.work" / "statistics.zarr").exists()
+def test_a_purge_with_other_options_or_of_a_changed_release_plans_again(released, work) -> None:
+    refused(released.release(PURGE, "--ridge", 7), 3, "is not the result of this request")
+    (released.out / "README.txt").write_text("changed")
+    refused(released.release(PURGE), 3, "the release there is damaged")
+    assert (work / "statistics.zarr").exists()
 
 
 def test_a_deletion_that_was_interrupted_is_finished(released, work) -> None:

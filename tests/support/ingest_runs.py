@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import bed_reader
+import dask.array
 import numpy as np
+import xarray
 import zarr
 
 from primo_scale.genotypes.filters import NO_LISTS, Selection
@@ -67,3 +69,24 @@ def split_by_chromosome(base: Path, directory: Path) -> list[Path]:
 def stored(store: GenotypeStore, name: str) -> np.ndarray:
     """Return an array of a store, as Zarr alone reads it."""
     return np.asarray(zarr.open_group(store.path, mode="r")[name])
+
+
+def read_plink1_bin(prefix: Path, chunks: tuple[int, int]) -> xarray.DataArray:
+    """Read a fileset into an array as the function of this name in pandas-plink does."""
+    with bed_reader.open_bed(f"{prefix}.bed") as bed:
+        first = bed.read(dtype="float32")
+    bim, fam = (np.loadtxt(f"{prefix}.{end}", dtype=str, ndmin=2).T for end in ("bim", "fam"))
+    columns = {
+        "sample": {"fid": fam[0], "iid": fam[1], "gender": fam[4]},
+        "variant": {
+            "chrom": bim[0], "snp": bim[1], "cm": bim[2].astype(float), "pos": bim[3].astype(int),
+            "a0": bim[4], "a1": bim[5],
+        },
+    }  # fmt: skip
+    return xarray.DataArray(
+        dask.array.from_array(2 - first, chunks=chunks),
+        dims=tuple(columns),
+        coords={
+            name: (d, values) for d, named in columns.items() for name, values in named.items()
+        },
+    )

@@ -10,7 +10,7 @@ from click.testing import Result
 
 from primo_scale.cli.command_line import ContractCommand
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage
-from support.processes import ROOT, command_of
+from support.processes import ROOT
 from support.small_cohort import BUDGET, Cohort, command
 
 D = 150  # variants, in LD blocks that are too wide to share a task
@@ -58,26 +58,10 @@ def logged(
     return command(main, *options)
 
 
-def accumulate_and_die(cohort: Cohort, *options: str) -> None:
+def accumulate_and_die(cohort: Cohort) -> None:
     """Accumulate in a process that dies in the midst of it."""
-    words = [
-        sys.executable,
-        "-c",
-        _DIES,
-        *cohort.accumulation,
-        *BLOCKS,
-        *map(str, BUDGET),
-        *options,
-    ]
+    words = [sys.executable, "-c", _DIES, *cohort.accumulation, *BLOCKS, *map(str, BUDGET)]
     assert subprocess.run(words, cwd=ROOT, check=False).returncode == 9
-
-
-def start(cohort: Cohort) -> subprocess.Popen[bytes]:
-    """Start an accumulation with one worker."""
-    words = command_of(
-        "accumulate", [*cohort.accumulation, *BLOCKS, *map(str, BUDGET), "--workers", "1"]
-    )
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def committed_tiles(cohort: Cohort) -> int:

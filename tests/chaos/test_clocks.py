@@ -12,15 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support.chaos_runs import (
-    Cohort,
-    Finished,
-    Journal,
-    dask_process,
-    free_address,
-    scheduler_at,
-    worker_of,
-)
+from support.chaos_runs import Cohort, Finished, Journal, free_address, scheduler_at, worker_of
 from support.command_io import digest_in
 from support.processes import run, started, wait_until
 from support.tiers import missing
@@ -88,13 +80,8 @@ def test_clocks_that_disagree_and_are_set(
     }  # fmt: skip
     journal.gate.touch()
     with ExitStack() as stack:
-        for words, seen in (
-            (scheduler_at(address), schedulers.set(0)),
-            (worker_of(address), workers.set(-2)),
-        ):
-            stack.enter_context(
-                dask_process(tmp_path, journal, *words, environment={**cohort.environment, **seen})
-            )
+        for start, seen in ((scheduler_at, schedulers.set(0)), (worker_of, workers.set(-2))):
+            stack.enter_context(start(address, tmp_path, journal, {**cohort.environment, **seen}))
         with started(command, environment, log) as client:
             wait_until(journal.begun, of=client)
             assert client.poll() is None, log.read_text()

@@ -10,15 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from support.chaos_runs import (
-    Cohort,
-    Finished,
-    Journal,
-    dask_process,
-    free_address,
-    scheduler_at,
-    worker_of,
-)
+from support.chaos_runs import Cohort, Finished, Journal, free_address, scheduler_at, worker_of
 from support.command_io import digest_in, error_in
 from support.processes import PATIENCE_SECONDS, kill_group, run, started, wait_until
 
@@ -103,13 +95,13 @@ def test_the_run_waits_for_workers_and_ends_without_a_scheduler(
     address = free_address()
     command = cohort.command(tmp_path / "work", "--scheduler", address)
     with ExitStack() as stack:
-        scheduler = stack.enter_context(dask_process(tmp_path, journal, *scheduler_at(address)))
-        first = stack.enter_context(dask_process(tmp_path, journal, *worker_of(address)))
+        scheduler = stack.enter_context(scheduler_at(address, tmp_path, journal))
+        first = stack.enter_context(worker_of(address, tmp_path, journal))
         with fired(command) as client:
             kill_group(first)
             log = tmp_path / "stderr"
             wait_until(lambda: "no Dask workers: waiting" in log.read_text())
-            stack.enter_context(dask_process(tmp_path, journal, *worker_of(address)))
+            stack.enter_context(worker_of(address, tmp_path, journal))
             wait_until(lambda: "Dask workers are connected" in log.read_text())
             assert client.poll() is None
             kill_group(scheduler)
@@ -120,8 +112,5 @@ def test_the_run_waits_for_workers_and_ends_without_a_scheduler(
         last_error(tmp_path),
     )
     again = shlex.split(last_error(tmp_path).partition(" To continue: ")[2])
-    with (
-        dask_process(tmp_path, journal, *scheduler_at(address)),
-        dask_process(tmp_path, journal, *worker_of(address)),
-    ):
+    with scheduler_at(address, tmp_path, journal), worker_of(address, tmp_path, journal):
         assert finished_by(again, journal, cohort.environment) == undisturbed.digest

@@ -4,8 +4,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -132,22 +132,24 @@ def free_address() -> str:
     return f"tcp://127.0.0.1:{port}"
 
 
-def scheduler_at(address: str) -> list[str]:
+def scheduler_at(
+    address: str, folder: Path, journal: Journal, environment: Mapping[str, str] = os.environ
+) -> AbstractContextManager[subprocess.Popen[str]]:
     host, port = address.removeprefix("tcp://").split(":")
-    return ["scheduler", "--host", host, "--port", port, "--no-dashboard"]
+    words = ["scheduler", "--host", host, "--port", port]
+    return _dask_process(words, folder, {**environment, **journal.environment()})
 
 
-def worker_of(address: str) -> list[str]:
-    return ["worker", address, "--no-dashboard", "--no-nanny", "--nthreads", "2"]
+def worker_of(
+    address: str, folder: Path, journal: Journal, environment: Mapping[str, str] = os.environ
+) -> AbstractContextManager[subprocess.Popen[str]]:
+    words = ["worker", address, "--no-nanny", "--nthreads", "2"]
+    return _dask_process(words, folder, {**environment, **journal.environment()})
 
 
-@contextmanager
-def dask_process(
-    directory: Path, journal: Journal, *words: str, environment: Mapping[str, str] = os.environ
-) -> Iterator[subprocess.Popen[str]]:
+def _dask_process(
+    words: list[str], folder: Path, environment: dict[str, str]
+) -> AbstractContextManager[subprocess.Popen[str]]:
     """Start ``dask scheduler`` or ``dask worker`` as a user does."""
-    command = [sys.executable, "-m", "dask", *words]
-    with started(
-        command, {**environment, **journal.environment()}, directory / f"{words[0]}.log"
-    ) as process:
-        yield process
+    command = [sys.executable, "-m", "dask", *words, "--no-dashboard"]
+    return started(command, environment, folder / f"{words[0]}.log")

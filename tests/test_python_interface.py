@@ -31,7 +31,6 @@ TABLES = {"pheno": f"{TRAIN}.pheno.tsv", "pheno_bounds": f"{TRAIN}.pheno-bounds.
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder with the files that README's example names, of fewer people and variants."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "demo").symlink_to(ROOT / "demo")
     (folder / "demo-run").mkdir()

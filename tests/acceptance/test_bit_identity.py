@@ -33,8 +33,6 @@ CHUNKS = {
 
 @dataclass(frozen=True)
 class Simulated:
-    """Simulated cohort with genotype stores of three chunk shapes."""
-
     prefix: Path
     stores: dict[str, Path]
 
@@ -64,7 +62,6 @@ def simulated(run, tmp_path_factory) -> Simulated:
 
 @pytest.fixture(scope="module")
 def undisturbed(simulated: Simulated, run, tmp_path_factory) -> Path:
-    """Provide the work directory of an undisturbed run on threads."""
     work = tmp_path_factory.mktemp("undisturbed") / "work"
     done = run("accumulate", *simulated.options(work))
     (work / "printed").write_text(done.stdout)

@@ -41,7 +41,6 @@ def verified_charges(cohort: Cohort) -> tuple[Charge, ...]:
 
 
 def stores(cohort: Cohort) -> dict[str, bytes]:
-    """Return the first tile of every finished store of private statistics, by charge."""
     found = {}
     for path in (cohort.work / "private_statistics").glob("*.zarr"):
         document = json.loads((path / "zarr.json").read_text())

@@ -31,8 +31,6 @@ BINARY = ({0.0, 1.0}, {1.0, 2.0})
 
 @dataclass(frozen=True)
 class Column:
-    """Phenotype or covariate: one cell per person, and public bounds."""
-
     cells: Sequence[str]
     lower: float = -2.0
     upper: float = 2.0
@@ -50,7 +48,6 @@ class Column:
         )
 
     def values(self) -> Float64:
-        """Return the clamped values; the public mean where missing."""
         present = self.observed()
         numbers = [float(cell) if there else self.mean
                    for cell, there in zip(self.cells, present, strict=True)]  # fmt: skip
@@ -68,11 +65,9 @@ class EdgeCohort:
         return len(self.dosages)
 
     def codes(self) -> Float64:
-        """Return the codes without frequencies: copies minus one, 0 where missing."""
         return np.where(np.isnan(self.dosages), 0.0, self.dosages - 1)
 
     def ordinary(self) -> EdgeCohort:
-        """Return an ordinary cohort with the same public facts."""
         phenotypes, covariates = (
             {
                 name: replace(column, cells=_within(column, self.n, seed))
@@ -165,7 +160,6 @@ COHORTS = {
 
 
 def write_cohort(cohort: EdgeCohort, directory: Path) -> list[object]:
-    """Write every input file of a cohort, and return them as options of ``gwas_release``."""
     directory.mkdir(parents=True, exist_ok=True)
     n, d = cohort.dosages.shape
     people = [f"person{i:04d}zq" for i in range(n)]
@@ -209,8 +203,6 @@ MOST_RESCALED = 10
 
 @dataclass(frozen=True)
 class Answer:
-    """Regression of every phenotype, and the largest errors that truncation can cause."""
-
     per_allele: Float64  # weights in raw units, shape (d, l)
     fitted: Float64  # predictions for the cohort in raw units, shape (n, l)
     # Largest errors of weights and predictions from truncating phenotypes to lattice steps.
@@ -243,7 +235,6 @@ def right_answer(cohort: EdgeCohort, *, ridge: float, unit: int) -> Answer:
 
 
 def fixed_columns(cohort: EdgeCohort) -> Float64:
-    """Return the constant and the centred covariates, shape (n, 1 + c)."""
     covariates = [column.values() - column.mean for column in cohort.covariates.values()]
     return np.stack([np.ones(cohort.n), *covariates], axis=1)
 
@@ -264,8 +255,6 @@ def _solve(x: Float64, y: Float64, ridge: float) -> Float64:
 
 @dataclass(frozen=True)
 class Recorder:
-    """Dask client, and the tasks that it sent to its cluster since the last `take`."""
-
     client: Client
     sent: list[tuple[Any, ...]] = field(default_factory=list)
 
@@ -277,8 +266,6 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Released:
-    """Release of a cohort, with all output of the run and all tasks sent to the cluster."""
-
     cohort: EdgeCohort
     published: Published
     work: Path
@@ -291,7 +278,6 @@ class Released:
 
 
 def weights_in(release: Path) -> Float64:
-    """Return all weights, including those of the intercept and the covariates."""
     published = Published(release)
     return np.vstack(
         [
@@ -365,8 +351,6 @@ def recorder(tmp_path_factory) -> Iterator[Recorder]:
 
 @pytest.fixture(scope="module")
 def release(run, recorder, tmp_path_factory) -> Release:
-    """Provide a function that releases a cohort, private or not, in a new directory."""
-
     def released(cohort: EdgeCohort, *options: object) -> Released:
         directory = tmp_path_factory.mktemp("edge")
         out, ledger = directory / "release", directory / "ledger.sqlite"
@@ -386,7 +370,6 @@ def release(run, recorder, tmp_path_factory) -> Release:
 
 @pytest.fixture(scope="module")
 def private(release: Release) -> Callable[[str, str], Released]:
-    """Provide a function that returns the private release of a cohort, made at the first call."""
     cohorts = {**COHORTS, ORDINARY: COHORTS[DEGENERATE].ordinary()}
 
     @functools.cache
@@ -398,7 +381,6 @@ def private(release: Release) -> Callable[[str, str], Released]:
 
 @pytest.fixture(scope="module")
 def unprotected(release: Release) -> Callable[[str], Released]:
-    """Provide a function that returns the release of a cohort without noise or penalty."""
     return functools.cache(lambda name: release(COHORTS[name], "--non-private", "--ridge", 0))
 
 

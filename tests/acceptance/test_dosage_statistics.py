@@ -25,8 +25,6 @@ BLOCKS = ("--ld-blocks", "window:37")
 
 
 class Cohort:
-    """Folder with hard calls in two formats, dosages, and outcomes of the same people."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         rng = np.random.default_rng(7)
@@ -70,7 +68,6 @@ class Cohort:
         return ("--ref-freq", self.folder / "ref.afreq")
 
     def sum(self, name, work, *options, at=None):
-        """Return the digest of the statistics."""
         found = succeeded(command(
             accumulate, "--genotypes", at or self.store(name), *self.outcomes,
             "--work-dir", work, "--ledger", f"{work}.sqlite", *options))  # fmt: skip

@@ -78,7 +78,6 @@ def components_in(work):
 
 
 def clipped(rows, design):
-    """Return the components of clipped rows, and the ratios of records."""
     return clipped_blocks(rows, design.block_norms, design.row_norm)
 
 

@@ -53,7 +53,6 @@ class Regression:
 
 
 def coding_of(release: Release) -> tuple[Float64, Float64]:
-    """Return k and m of every variant; both are 1 without frequencies."""
     if release.with_frequencies:
         return public_coding(release.inputs.alt_frequencies()[variants_of(release)])
     d = len(release.published.variant_weights)
@@ -61,7 +60,6 @@ def coding_of(release: Release) -> tuple[Float64, Float64]:
 
 
 def regression(release: Release) -> Regression:
-    """Return the regression problem of a release, from the input files and public numbers."""
     inputs, public = release.inputs, release.published.statement["public_inputs"]
     k, m = coding_of(release)
     dosages = inputs.dosages(variants_of(release))
@@ -124,7 +122,6 @@ def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Flo
 def at_raw_units(
     release: Release, problem: Regression, weights: Float64, fixed: Float64
 ) -> tuple[Float64, Float64, Float64]:
-    """Return weights per allele and of covariates, and the intercept, in the files' units."""
     public = release.published.statement["public_inputs"]
     means = np.array([bounds["mean"] for bounds in public["phenotypes"]])
     centres = np.array([bounds["centre"] for bounds in public["covariates"]])
@@ -148,7 +145,6 @@ def assert_equal_columns(
 
 
 def variants_of(release: Release) -> npt.NDArray[np.intp]:
-    """Return the rows of the .bim file that are in the release."""
     position = pd.Series(np.arange(len(release.inputs.bim)), index=release.inputs.bim["ID"])
     return position.loc[release.published.variant_weights.index].to_numpy()
 
@@ -292,7 +288,6 @@ def test_one_variant_and_covariates_equal_plink2_glm(real_sets, run, tmp_path: P
 
 
 def common_variants_without_missing(inputs: RealSet, *, count: int) -> list[str]:
-    """Return IDs of variants without missing calls and with a minor allele frequency above 0.1."""
     frequency = inputs.dosages().mean(axis=0) / 2  # nan with any missing call
     common = np.flatnonzero((frequency > 0.1) & (frequency < 0.9))
     chosen = common[np.linspace(0, len(common) - 1, count).astype(int)]
@@ -300,7 +295,6 @@ def common_variants_without_missing(inputs: RealSet, *, count: int) -> list[str]
 
 
 def plink2_glm(inputs: RealSet, phenotype: str) -> pd.DataFrame:
-    """Return the rows of ``plink2 --glm`` by ID, from the data set's files."""
     path = inputs.bfile.parent / "truth" / f"ex.covar.{phenotype}.glm.linear"
     table = pd.read_csv(path, sep=r"\s+", dtype={"ID": str, "A1": str}).set_index("ID")
     counted = inputs.bim.set_index("ID")["A1"].loc[table.index]

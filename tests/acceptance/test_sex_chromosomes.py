@@ -15,8 +15,6 @@ from support.tiers import thinned
 
 @dataclass(frozen=True)
 class Scored:
-    """Release without noise of random genotypes on the chromosomes of one fileset."""
-
     inputs: RealSet
     published: Published
 

@@ -47,8 +47,6 @@ EXCEEDING = 0.6  # share of rows that the norm bound clips
 
 @dataclass(frozen=True)
 class Cohort:
-    """Inputs, public design and statistics of one accumulation."""
-
     inputs: RealSet
     people: npt.NDArray[np.intp]
     genotypes: Int64

@@ -22,7 +22,6 @@ SIZE = 120
 
 @pytest.fixture(scope="module")
 def everybody(real_sets, run, tmp_path_factory) -> Path:
-    """Provide a work directory with statistics of all people."""
     inputs: RealSet = real_sets["regenie"]
     directory = tmp_path_factory.mktemp("subsample")
     store, work = directory / "genotypes.zarr", directory / "work"

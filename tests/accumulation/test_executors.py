@@ -130,8 +130,6 @@ def test_without_workers_a_run_waits_and_says_so_once(workers, monkeypatch) -> N
 
 
 class Work:
-    """Replacement of `compute_task` that records the order of tasks."""
-
     def __init__(self, seconds, fails=None) -> None:
         self.began, self.ended, self.stopped = [], [], []
         self.running = self.most_running = 0

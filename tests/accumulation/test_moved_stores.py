@@ -53,7 +53,6 @@ def stores_of(files, folder):
 
 
 def opened(path, genotypes, outcomes, rule=RULE):
-    """Open the checkpoint as a command does for these stores."""
     inputs = inputs_of(genotypes, outcomes, rule)
     return open_partials(path / "partials.zarr", PLAN, inputs, CODES)
 

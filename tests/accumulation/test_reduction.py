@@ -55,7 +55,6 @@ def partials_of(path, X, Z, boundaries, *, row_group, tile, together=0, max_code
 
 
 def reduced(partials, path, tasks=()):
-    """Return the statistics, after some tasks were reported as committed."""
     with Reduction(partials, path) as reduction:
         for task in tasks:
             reduction.add(task)
@@ -142,7 +141,6 @@ def test_missing_and_damaged_tiles_are_refused(tmp_path, name, index, damage):
 
 
 def waiting(reduction):
-    """Wait until no sum is in progress."""
     for future in list(reduction._sums.values()):
         future.exception()
 

@@ -39,7 +39,6 @@ FALSE_ALARM = 1e-8
 
 
 def every_mechanism():
-    """Return the mechanism of each recipe of a method and each promise that it supports."""
     found = []
     for methods, audited in audit_subjects(ALL, ALL, ALL, epsilon=EPSILON, delta=DELTA):
         layout = "dense" if audited.bounds.block_norms is None else "blocks"

@@ -11,7 +11,6 @@ from primo_scale.cli.commands import release as make_release
 
 @pytest.fixture(scope="session")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a release with every kind of file, made without an option for the build."""
     folder = tmp_path_factory.mktemp("catalogue")
     for seed, (name, people) in enumerate({"train": 600, "fresh": 80}.items(), start=1):
         simulated(folder / name, people, seed, missing=0.01, phenotypes=2)

@@ -57,12 +57,10 @@ def wait_for_silence() -> None:
 
 
 def wait_until_seen() -> None:
-    """Wait until every process has read the clocks that were set."""
     time.sleep(2 * SECONDS_UNTIL_SEEN)
 
 
 def days_ahead(work: Path) -> float:
-    """Return how many days the last line of the log is in the future."""
     stamp = (work / "run.log").read_text().splitlines()[-1].split()[0]
     return (datetime.fromisoformat(stamp) - datetime.now(UTC)).total_seconds() / 86400
 

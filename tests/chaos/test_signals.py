@@ -33,8 +33,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.trials]
 
 @dataclass(frozen=True)
 class Prepared:
-    """Tiny cohort and the results of an undisturbed run."""
-
     prefix: Path  # common prefix of the fileset and the tables
     work: Path  # work directory with the genotypes, before any charge
     sums: str  # digest of X'X; the sums of phenotypes depend on the noise

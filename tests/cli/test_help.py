@@ -25,7 +25,6 @@ HEADINGS = [
 
 
 def sections(main: click.Command) -> dict[str, list[str]]:
-    """Long names of the options by heading, as --help lists them."""
     found: dict[str, list[str]] = {}
     for line in command(main, "--help").stdout.splitlines():
         if heading := re.fullmatch(r"([A-Z][\w ]+):", line):

@@ -22,7 +22,6 @@ HERE = Path(__file__).parent
 
 @pytest.fixture(scope="session")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """Provide the commands of a one-node SLURM that only the tests use."""
     for program in ("slurmctld", "slurmd", "sbatch", "munge"):
         if shutil.which(program) is None:
             missing(f"SLURM ({program})")
@@ -39,7 +38,6 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 @pytest.fixture(scope="module")
 def grid_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridEngine]:
-    """Provide the commands of a Grid Engine of one host that only the tests use."""
     if not Path("/usr/lib/gridengine/sge_qmaster").exists() or shutil.which("qsub") is None:
         missing("Grid Engine")
     if os.geteuid() != 0:
@@ -64,7 +62,6 @@ def grid_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridEngine
 
 @pytest.fixture(scope="session")
 def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
-    """Provide a small cohort, and the digest of its statistics summed on this machine."""
     directory = tmp_path_factory.mktemp("cohort")
     prefix = simulated(directory / "c", 400, 1, variants=300, phenotypes=2)
     ps.ingest(bfile=prefix, out=f"{prefix}.zarr")

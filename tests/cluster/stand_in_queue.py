@@ -18,7 +18,6 @@ KIND = os.environ["STAND_IN_KIND"]
 
 
 def submit(script: str) -> None:
-    """Start a job, and print the confirmation of its queue."""
     job = subprocess.Popen(
         ["bash", "-c", script],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -43,7 +42,6 @@ def alive() -> list[str]:
 
 
 def show() -> None:
-    """List jobs in the format of the emulated command."""
     head = "job-ID  prior   name       user         state submit/start at     queue\n" + "-" * 80
     lines = {
         "pbs": [f"{number}.server" for number in alive()],

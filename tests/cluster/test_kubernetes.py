@@ -32,7 +32,6 @@ def closed(schema: Any) -> Any:
 
 @cache
 def checked_schema() -> Validator:
-    """Return the operator's schema, closed and found valid itself."""
     schema = closed(CRD["schema"])
     validator = validator_for(schema)
     validator.check_schema(schema)

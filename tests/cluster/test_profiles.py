@@ -1,6 +1,6 @@
 """Profiles of job queues are read strictly, and their job scripts are those of the examples.
 
-``ACCEPT_GOLDEN=1 python -m pytest tests/cluster/test_profile.py`` writes the golden files. Read the
+``ACCEPT_GOLDEN=1 python -m pytest tests/cluster/test_profiles.py`` writes the golden files. Read the
 differences before committing them, because sites run these job scripts.
 """
 

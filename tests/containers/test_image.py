@@ -44,7 +44,6 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buildah]:
 
 @pytest.fixture(scope="module")
 def base(buildah: Buildah, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return the name of an image with Debian's Python."""
     archive = tmp_path_factory.mktemp("base") / "base.tar"
     configuration = f'printf "[global]\\ncert = {CERTIFICATES}\\n" > "$1/etc/pip.conf"'
     subprocess.run(

@@ -42,7 +42,6 @@ def request_of(folder, train, out):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Release without noise of one simulated cohort, and a second cohort with missing calls."""
     folder = tmp_path_factory.mktemp("evaluation")
     for name, seed in (("train", 1), ("fresh", 2)):
         simulated(
@@ -73,7 +72,6 @@ def table(out):
 
 @pytest.fixture(scope="module")
 def evaluated(folder):
-    """Results of the release, its weights.tsv.gz and a PGS file, with every option."""
     out, release = folder / "evaluation", folder / "release"
     weights = (release, release / "weights.tsv.gz", release / "pgs" / "QT1.txt.gz")
     options = [word for path in weights for word in ("--weights", path)]
@@ -194,7 +192,6 @@ def test_alleles_are_matched_in_any_order_and_on_either_strand(folder, tmp_path)
 
 @pytest.fixture(scope="module")
 def plink_release(folder):
-    """The same release of phenotypes in which CASE has PLINK's codes."""
     for kind in ("covar", "covar-bounds"):
         shutil.copy(folder / f"train.{kind}.tsv", folder / f"plink.{kind}.tsv")
     pheno, bounds = (
@@ -353,8 +350,6 @@ def test_components_are_covariates_like_those_of_a_table(structured, tmp_path):
 
 
 def edited(change):
-    """Return a maker of weights of the release in which the text of the table is changed."""
-
     def weights(folder, tmp_path):
         text = gzip.decompress((folder / "release" / "weights.tsv.gz").read_bytes()).decode()
         (tmp_path / "edited.tsv").write_text(change(text))

@@ -19,7 +19,6 @@ def squared_r(phenotype, score, covariates):
 
 
 def linear_draw(rng):
-    """Phenotype, score and two covariates, which the score correlates with."""
     covariates = rng.normal(size=(PEOPLE, 2))
     own = rng.normal(size=PEOPLE)
     score = own + covariates @ [0.5, 0.2]
@@ -67,7 +66,6 @@ def test_measures_beyond_covariates_are_those_of_linear_models():
 
 
 def in_groups(rng, effect, sizes=(250, 100, 50)):
-    """Sample in groups of other means and spreads, with one covariate, and the groups."""
     groups = np.repeat(np.arange(1, len(sizes) + 1), sizes)
     covariate, own, noise = rng.normal(size=(3, len(groups)))
     score = 2.0 * groups + own * groups + covariate

@@ -13,7 +13,6 @@ RIDGE = 3.0
 
 @pytest.fixture(scope="module")
 def example():
-    """Genotypes of 300 people and 40 correlated variants, of whom the last is the target."""
     rng = np.random.default_rng(8)
     frequency = rng.uniform(0.1, 0.5, 40)
     ancestors = rng.uniform(size=(2, 300, 5)).repeat(8, axis=2)
@@ -23,7 +22,6 @@ def example():
 
 
 def ridge_release(genotypes, phenotypes):
-    """Return a release whose weights are scikit-learn's ridge on the codes."""
     from sklearn.linear_model import Ridge
 
     fitted = Ridge(RIDGE).fit(genotypes * 16.0, phenotypes)

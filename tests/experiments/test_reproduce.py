@@ -23,7 +23,6 @@ def test_losses_on_insurance_are_ordered_as_in_the_paper():
 
 @pytest.fixture
 def folder(tmp_path):
-    """Folder with a table `gpu` of 14 features, and in the last column the first once more."""
     rng = np.random.default_rng(5)
     table = pd.DataFrame(rng.uniform(size=(200, 14))).add_prefix("x")
     table.assign(y=table.x0).to_csv(tmp_path / "gpu.csv", index=False)

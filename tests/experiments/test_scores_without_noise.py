@@ -28,7 +28,6 @@ def correlated(rng, n):
 
 @pytest.fixture(scope="module")
 def people(tmp_path_factory):
-    """Prefixes, genotypes and phenotypes of the cohort and of fresh people."""
     folder, rng = tmp_path_factory.mktemp("people"), np.random.default_rng(3)
     effects = np.zeros((D, 2))
     effects[[5, 50], 0] = 1, -1

@@ -113,7 +113,6 @@ def run_kernel(words, sigma):
 
 
 def disagreements(words, sigma):
-    """Return the attempts on which the kernel and big integers disagree."""
     values, verdicts = run_kernel(words, sigma)
     scale = exact_scale(sigma)
     found = []

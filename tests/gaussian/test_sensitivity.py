@@ -38,7 +38,6 @@ def test_gram(adjacency, n_columns, norm):
 
 
 def smallest_eigenvalue(rows, sizes):
-    """Return the smallest eigenvalue of all blocks of X'X, rounded down."""
     return math.floor(min(np.linalg.eigvalsh(part.T @ part)[0] for part in parts(rows, sizes)))
 
 

@@ -135,7 +135,6 @@ def test_the_split_is_checked():
 
 
 def shortened(row, norm):
-    """The real row within a squared norm."""
     return row * min(1.0, math.sqrt(norm / max(float(row @ row), 1e-300)))
 
 

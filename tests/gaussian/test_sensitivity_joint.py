@@ -26,7 +26,6 @@ SHAPES = [(1, 9, 1, 4), (2, 4, 1, 9), (2, 4, 2, 4), (3, 4, 1, 4), (2, 0, 2, 4), 
 
 
 def pairs_of(shape):
-    """Return every (x, z) of a shape."""
     n_columns, row_norm, n_outcomes, outcome_norm = shape
     return paired_rows(rows_within(n_columns, row_norm), rows_within(n_outcomes, outcome_norm))
 

@@ -33,7 +33,6 @@ KINDS = ("pfile", "bgen", "vcf", "vcz")
 
 @pytest.fixture
 def files_of(files_of):
-    """Return a function that gives the files of a fixture in a format, to read their dosages."""
     return lambda name, kind: replace(files_of(name, kind), packing=DOSAGES)
 
 
@@ -124,7 +123,6 @@ def test_a_store_holds_the_dosages_of_chosen_people_and_variants(
 
 
 def every_variant(weights: np.ndarray, centre: np.ndarray) -> MatchedWeights:
-    """Return weights of all variants of a store, shape (variants, scores)."""
     d, scores = weights.shape
     return MatchedWeights(np.arange(d), weights, np.zeros(scores), centre, MatchCounts(d, d))
 
@@ -196,7 +194,6 @@ def test_an_interrupted_ingest_of_dosages_continues(tmp_path):
 
 @pytest.fixture(scope="module")
 def dummy(plink2, tmp_path_factory) -> Path:
-    """Return the prefix of 500 people and 300 variants whose dosages plink2 drew, some missing."""
     prefix = tmp_path_factory.mktemp("dummy") / "d"
     alone = [plink2, "--threads", 1]
     words = ["--dummy", 500, 300, 0.02, 0.01, "dosage-freq=0.7", "--seed", 5]

@@ -27,7 +27,6 @@ def grch37(reference) -> VariantTable:
 
 @pytest.fixture(scope="module")
 def grch38(grch37) -> VariantTable:
-    """Return the same variants, with the known ones moved to their GRCh38 positions."""
     known = pd.read_csv(_KNOWN_POSITIONS, sep="\t", comment="#").query("chromosome == 22")
     moved = dict(zip(known["GRCh37"].tolist(), known["GRCh38"].tolist(), strict=True))
     position = np.array([moved.get(p, p) for p in grch37.position.tolist()])

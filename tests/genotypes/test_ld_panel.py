@@ -19,7 +19,6 @@ from primo_scale.panel.ld import fixation_index, open_ld_panel
 
 
 def write_panel(prefix, dosages):
-    """Write a fileset of variants with alleles A and G at 1, 2, ... of chromosome 1."""
     return write_fileset_of(prefix, dosages, range(1, len(dosages) + 1))
 
 

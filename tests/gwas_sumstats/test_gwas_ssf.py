@@ -17,7 +17,6 @@ BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
-    """A cohort with two variants on every autosome, which the validator demands."""
     folder = write_cohort(tmp_path_factory.mktemp("ssf") / "cohort", n_variants=2 * AUTOSOMES)
     lines = (folder / "cohort.bim").read_text().splitlines()
     moved = [f"{1 + j // 2}{line[1:]}\n" for j, line in enumerate(lines)]

@@ -43,8 +43,6 @@ def printed(program: str, *words: str, **environment: str) -> str:
 
 @pytest.fixture
 def features(monkeypatch: pytest.MonkeyPatch):
-    """Provide a function that sets the apparent processor."""
-
     def pretend(names: frozenset[str]) -> None:
         monkeypatch.setattr(product_kernels, "host_features", lambda: names)
         granted = names >= product_kernels.AMX_FEATURES

@@ -28,13 +28,11 @@ def decode(dosages, table):
 
 
 def tables(*pairs):
-    """Return code tables of multipliers k and centres m."""
     k, m = np.array(pairs).T
     return np.stack([2 * k - m, 0 * k, k - m, -m], axis=1).astype(np.int8)
 
 
 def code_table(k, m):
-    """Return the code of every byte by the definition."""
     return [*(round(Fraction(k * t, STEPS)) - m for t in range(MISSING_BYTE)), 0]
 
 

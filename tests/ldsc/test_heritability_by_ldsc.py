@@ -17,7 +17,6 @@ PEOPLE, TRAITS, HERITABILITY = 20_000, 4, 0.3
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with a private release and the genotypes of other people."""
     installed("ldsc", "ldsc.py")
     folder = tmp_path_factory.mktemp("ldsc")
     traits = {"phenotypes": TRAITS, "heritability": HERITABILITY, "causal_fraction": 0.1}

@@ -7,7 +7,6 @@ from primo_scale.ledger.ledger import Ledger
 
 @pytest.fixture
 def path(tmp_path):
-    """Path of a ledger in a directory that does not exist yet."""
     return tmp_path / "state" / "ledger.sqlite"
 
 

@@ -23,7 +23,6 @@ LEDGER_STEPS = (
 
 
 def release(path):
-    """Record a release whose charge opens the budget."""
     with Ledger(path) as ledger:
         publish(ledger)
 

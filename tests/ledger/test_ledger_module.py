@@ -13,7 +13,6 @@ from primo_scale.ledger.ledger import Ledger
 
 @pytest.fixture
 def spent(path):
-    """Path of a ledger whose only cohort, `biobank`, has spent epsilon 5 of 5."""
     with Ledger(path) as ledger:
         ledger.reserve(request(account=Account("biobank")))
     return path

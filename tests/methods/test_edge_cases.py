@@ -20,7 +20,6 @@ KAPPA = 37
 
 
 def rows(n, d, l):  # noqa: E741
-    """Genotype codes, the constant, phenotypes."""
     return (RNG.integers(-1, 2, (n, d)), np.full((n, 1), KAPPA), RNG.integers(-900, 900, (n, l)))
 
 

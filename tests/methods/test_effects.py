@@ -24,7 +24,6 @@ ERRORS = np.linspace(0.05, 0.3, 600)
 
 
 def drawn(omega, phenotypes=None, release=None, *, seed=0, errors=ERRORS):
-    """Return the signals and the coordinates of a model with the given covariances."""
     rng, l = np.random.default_rng(seed), len(omega)  # noqa: E741
     phenotypes = np.eye(l) if phenotypes is None else phenotypes
     release = independent_noise(np.ones(l)) if release is None else release
@@ -230,7 +229,6 @@ def test_the_sampler_has_the_posterior_mean_of_all_models():
 
 
 def cohort(n_causal, *, n_blocks=10, size=60, seed=2):
-    """Coordinates of LD blocks whose variants are correlated, and the true effects."""
     rng = np.random.default_rng(seed)
     beta = np.zeros(n_blocks * size)
     causal = rng.choice(len(beta), n_causal, replace=False)

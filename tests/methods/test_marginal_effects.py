@@ -36,8 +36,6 @@ NOISE_LEVELS = (0.0, 1.0, 4.0)
 
 @dataclass(frozen=True)
 class Cohort:
-    """Statistics of a cohort and the public coding of its rows."""
-
     statistics: object
     genotypes: GenotypeCoding
     outcomes: OutcomeCoding

@@ -17,7 +17,6 @@ RESIDUAL, EFFECT = 300.0**2, 30.0**2
 
 
 def cohort(seed, n_phenotypes=2):
-    """Correlated genotype codes within two blocks, effects, and phenotypes with residual sd 300."""
     rng = np.random.default_rng(seed)
     mixing = np.eye(D) + np.triu(np.full((D, D), 0.2), 1) * (
         np.searchsorted(BOUNDARIES, np.arange(D), "right")[:, None]

@@ -51,7 +51,6 @@ def scales_for(statistics, gram, cross):
 
 
 def inputs_on(exact, *, n=400, maps=None, sigma=40.0, effect=50.0, residual=9e4, **changes):
-    """Return inputs with noise of `sigma` on X'Y; the maps are the identity unless given."""
     n_phenotypes = exact.layout.n_phenotypes
     maps = maps or [np.eye(size) for size in exact.layout.sizes]
     given = {
@@ -237,7 +236,6 @@ def test_slopes_of_public_scores_are_not_biased_where_eigenvalues_are_raised():
 
 
 def with_scores(effects):
-    """Public scores for every phenotype, one column of effects each."""
     return PublicScores(effects, np.ones((effects.shape[1], 3), dtype=np.bool_))
 
 
@@ -302,7 +300,6 @@ def test_expected_eigenvalues_are_those_of_the_true_matrix_along_noisy_eigenvect
 
 
 def simulated(rng, *, n=400, d=60, effect=0.09, cross=12.0, gram=4.0, phenotypes=1):
-    """Return a noisy dense block drawn from the model of known noise, its mixing and effects."""
     mixing = np.tril(rng.normal(size=(d, d))) / np.sqrt(d)
     X = rng.normal(size=(n, d)) @ mixing.T
     beta = rng.normal(0, np.sqrt(effect), (d, phenotypes))

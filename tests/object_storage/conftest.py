@@ -45,7 +45,6 @@ def s3_server() -> Iterator[str]:
 
 @pytest.fixture
 def environment(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Set the environment variables with which this and child processes access the server."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     for name, value in {
@@ -60,7 +59,6 @@ def environment(s3_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[pyt
 
 @pytest.fixture
 def prefix(s3_server: str, environment: pytest.MonkeyPatch) -> ObjectUrl:
-    """Provide a prefix in a new, empty bucket."""
     bucket = f"bucket-{next(_numbers)}"
     connection = http.client.HTTPConnection(urlsplit(s3_server).netloc, timeout=30)
     connection.request("PUT", f"/{bucket}")
@@ -90,7 +88,6 @@ def proxy(s3_server: str, environment: pytest.MonkeyPatch) -> Iterator[Proxy]:
 
 @pytest.fixture(scope="session")
 def cohort(tmp_path_factory) -> Path:
-    """Provide the prefix of a simulated cohort, with its genotype store in small chunks."""
     folder = tmp_path_factory.mktemp("cohort")
     prefix = simulated(folder / "c", 400, 1, variants=90, phenotypes=2)
     run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr", "--chunk-variants", 32,

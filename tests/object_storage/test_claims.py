@@ -19,7 +19,6 @@ from primo_scale.storage.stores import store_at
 
 
 def fill(prefix: ObjectUrl) -> None:
-    """Write the stores of a run, and a file of the user."""
     for name in (OUTCOMES, UNADJUSTED, PARTIALS, STATISTICS, GENOTYPES):
         store_at(prefix).put_if_absent(f"{name}/zarr.json", b"{}")
     store_at(prefix).put_if_absent("mine.txt", b"the user's own")

@@ -36,7 +36,6 @@ def telling(task: TileTask, columns: int) -> np.ndarray:
 
 
 def commit_all(partials: Partials) -> set[Task]:
-    """Commit recognisable numbers for every task, and return the tasks."""
     q, n = LAYOUT.n_outcomes, N_PEOPLE
     for task in partials.plan.row_tasks():
         multipliers, planes = np.zeros((n, 1), dtype=np.int64), np.zeros((2 * q, n), dtype=np.int8)

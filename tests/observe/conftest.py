@@ -7,7 +7,6 @@ from support.small_cohort import Cohort, write_cohort
 
 @pytest.fixture(scope="session")
 def killed(tmp_path_factory) -> Cohort:
-    """An accumulation that was killed in the midst of its tiles."""
     cohort = Cohort(write_cohort(tmp_path_factory.mktemp("killed") / "cohort", n_variants=D))
     cohort.ingest()
     accumulate_and_die(cohort)

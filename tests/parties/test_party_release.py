@@ -41,7 +41,6 @@ PARTY_STEPS = tuple(step for step in STEPS if step not in OF_STATISTICS)
 
 @pytest.fixture(scope="module")
 def released(tmp_path_factory):
-    """Releases of rows by three parties, and their directory."""
     directory = tmp_path_factory.mktemp("parties")
     parties = make_parties(directory)
     return directory, parties, [party_release(request_of(one, directory)) for one in parties]

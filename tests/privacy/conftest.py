@@ -7,5 +7,4 @@ from support.tiny_release import LAYOUT
 
 @pytest.fixture
 def raw(tmp_path):
-    """Exact statistics of a tiny cohort."""
     return zero_statistics(tmp_path / "raw", LAYOUT)

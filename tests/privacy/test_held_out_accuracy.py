@@ -155,7 +155,6 @@ PEOPLE = (600, 300, 200)
 
 
 def grouped(random, rho, sigma, *, kappa=0.5):
-    """Return the sums of each group, whose means of score and residual differ."""
     found = []
     for people, mean_u, mean_r in zip(PEOPLE, random.normal(0, 1, 3), (-1, 0.2, 1), strict=True):
         u = random.standard_normal(people)
@@ -169,7 +168,6 @@ def grouped(random, rho, sigma, *, kappa=0.5):
 
 
 def covered_within(rho, sigma, *, counted=1.0):
-    """Return how often the intervals within the groups contain R^2 and the slope."""
     random, covered = np.random.default_rng(11), np.zeros(2)
     public = HoldOutScale(0.5, sum(PEOPLE), True, 1.0, 0.8)
     for _ in range(DRAWS // 2):

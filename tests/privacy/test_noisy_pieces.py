@@ -61,7 +61,6 @@ def drawn(folder, layout, scales, source, copies=1, promise=HIDES_N):
 
 
 def svec(size, sigma):
-    """Return the scales of symmetric noise."""
     scales = np.full((size, size), math.nextafter(sigma / math.sqrt(2), math.inf))
     np.fill_diagonal(scales, sigma)
     return scales

@@ -240,7 +240,6 @@ def people(n, random):
 
 
 def regression_of(before, values, covariates, sigma, random):
-    """Return the adjusted coding, from grams as the product sums them, with noise."""
     scale = AdjustmentScale.of(before)
     codes = before.code_phenotypes(values[:, None])
     codes[codes == 0] = 1

@@ -45,7 +45,6 @@ SMALL = [
 
 
 def records(bounds, privacy):
-    """Return every record (x, y) within the bounds; shape (records, d + l)."""
     d = sum(bounds.block_sizes)
     genotypes = rows_within(d, bounds.row_norm)
     if bounds.block_norms is not None:

@@ -16,7 +16,6 @@ def replace_ledger(folder):
 
 
 def refused(folder, raw, file):
-    """Check the path of the ledger, the file that names the charge and the remedy in the error."""
     with pytest.raises(InputError, match="does not know a charge") as found:
         pay(folder, raw)
     line = str(found.value)

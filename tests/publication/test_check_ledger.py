@@ -34,8 +34,6 @@ from primo_scale.verify.ledger import ledger_findings
 
 @dataclass(frozen=True)
 class Paid:
-    """Published release, its ledger, and the charge that paid for it."""
-
     directory: Path
     ledger: Path
     charge: Charge
@@ -54,7 +52,6 @@ class Paid:
 
 
 def pay(ledger: Ledger, mechanism: Mechanism) -> Payment:
-    """Charge an earlier release of the cohort, and then one with this noise."""
     promise = mechanism.promise
     account = ledger.account_named("biobank", unit=promise.unit, adjacency=promise.adjacency)
     ledger.set_budget(account, epsilon=3 * promise.epsilon, delta=promise.delta)
@@ -85,7 +82,6 @@ def made(tmp_path_factory) -> Paid:
 
 @pytest.fixture
 def paid(made: Paid, tmp_path: Path) -> Paid:
-    """Return a paid release that a test may damage."""
     shutil.copytree(made.directory, tmp_path / "out")
     shutil.copy(made.ledger, tmp_path / "ledger.sqlite")
     return Paid(tmp_path / "out", tmp_path / "ledger.sqlite", made.charge)

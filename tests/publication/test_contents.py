@@ -80,7 +80,6 @@ def test_a_file_must_be_what_the_writer_writes(name, change, what, release):
 
 
 def with_comment(member: bytes) -> bytes:
-    """Return a gzip member with a comment in its header."""
     return member[:3] + b"\x10" + member[4:10] + b"n = 4711\0" + member[10:]
 
 
@@ -141,7 +140,6 @@ def test_chromosomes_must_be_those_of_the_variants(chromosomes, release):
 
 
 def with_frequencies(directory: Path, frequencies: list[str]) -> None:
-    """Make a release coded by a panel, with these centres."""
     document = read_document(directory)
     document["public_inputs"] |= {
         "reference_frequencies": {"file": "panel.afreq", "sha256": "0" * 64},

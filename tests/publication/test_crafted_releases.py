@@ -33,7 +33,6 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def check_verdict(directory: Path, changed: bool, about: str) -> None:
-    """Check that there is a verdict, and that no changed release passes under the right key."""
     for key in (None, PUBLIC_KEY):
         findings = release_findings(directory, public_key=key)
         assert findings, about

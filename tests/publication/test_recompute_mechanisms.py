@@ -37,8 +37,6 @@ N_PHENOTYPES = 2
 
 @dataclass(frozen=True)
 class Row:
-    """Clipped record of one person: genotypes and phenotypes."""
-
     x: np.ndarray
     y: np.ndarray
 

@@ -132,7 +132,6 @@ def test_a_ridge_that_no_option_can_ask_for_is_found(penalties):
 
 
 def with_scores(**changes: Any) -> dict[str, Any]:
-    """Return a document with a public score, whose members `changes` replace."""
     slopes = [
         {"phenotype": name, "slope": 0.5, "standard_error": 0.1} for name in ("height", "LDL")
     ]

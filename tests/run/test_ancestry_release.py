@@ -27,13 +27,11 @@ BUDGET = ("--epsilon", 30, "--delta", 1e-8)
 
 
 def drawn(frequency, sizes, random):
-    """Return the dosages of people of each population, shape (variants, people)."""
     return random.binomial(2, np.repeat(frequency, sizes, axis=0)).T
 
 
 @pytest.fixture(scope="module")
 def structured(tmp_path_factory):
-    """Provide three populations, whose environments and allele frequencies differ, and a panel."""
     folder, random = tmp_path_factory.mktemp("structured"), np.random.default_rng(3)
     ancestral = random.uniform(0.2, 0.8, D)
     frequency = np.clip(ancestral + random.normal(0, 0.12, (3, D)), 0.05, 0.95)
@@ -72,7 +70,6 @@ def structured(tmp_path_factory):
 
 
 def write_public(folder, counts, loadings, components):
-    """Write frequencies, loadings and components of the panel as plink2 does."""
     alleles = pd.DataFrame(
         {"#CHROM": 1, "ID": [f"rs{j}" for j in range(D)], "REF": "G", "ALT": "A"}
     )
@@ -103,7 +100,6 @@ def words_of(folder, *options):
 
 @pytest.fixture(scope="module")
 def released(structured):
-    """Provide the folder, after a release with people held out; what the terminal said."""
     result = succeeded(command(
         release, *words_of(structured), *BUDGET, "--hold-out", 0.3,
         "--pc-loadings", structured / "panel.eigenvec.allele",

@@ -15,7 +15,6 @@ N, LOG_ODDS = 8000, np.array([0.3, -0.2, 0.15, -0.1, 0.05, 0.0])
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
-    """Provide genotypes, cases, and a release without noise of both codings of the trait."""
     folder, random = tmp_path_factory.mktemp("binary"), np.random.default_rng(1)
     dosages = random.binomial(2, [0.3, 0.5, 0.2, 0.4, 0.1, 0.3], (N, 6))
     logit = -1.5 + (dosages - dosages.mean(axis=0)) @ LOG_ODDS

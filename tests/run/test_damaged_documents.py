@@ -29,7 +29,6 @@ PRIVATE = ["--epsilon", 1, "--delta", 1e-6]
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Cohort:
-    """A cohort, its published release and the work directory of both."""
     cohort = Cohort(write_cohort(tmp_path_factory.mktemp("made") / "cohort"))
     succeeded(cohort.release(budget=PRIVATE))
     return cohort
@@ -37,7 +36,6 @@ def made(tmp_path_factory) -> Cohort:
 
 @pytest.fixture
 def published(made, tmp_path) -> Cohort:
-    """A copy to be tampered with."""
     return made.copy_to(tmp_path / "copy")
 
 

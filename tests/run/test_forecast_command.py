@@ -49,7 +49,6 @@ def cohort(tmp_path_factory):
 
 
 def choices(cohort, folder):
-    """Options of a release and of its summation alone."""
     return {
         "pheno": f"{cohort}.pheno.tsv",
         "pheno_bounds": f"{cohort}.pheno-bounds.tsv",

@@ -16,7 +16,6 @@ MOUNT = 'mount -t tmpfs -o size="$0" tmpfs "$1"'
 
 @pytest.fixture
 def disk(cohort: Cohort) -> Path:
-    """Directory where `on_small_disk` mounts a very small disk."""
     disk = cohort.folder / "disk"
     disk.mkdir()
     return disk
@@ -24,7 +23,6 @@ def disk(cohort: Cohort) -> Path:
 
 @pytest.fixture
 def on_small_disk(cohort: Cohort, disk: Path):
-    """Provide a function that runs a release with its directories on a very small disk."""
     namespace = ["unshare", "--mount"]
     if os.geteuid() != 0:
         namespace += ["--user", "--map-root-user"]

@@ -176,7 +176,6 @@ def test_a_release_in_which_all_people_are_held_out_is_found(demo, everybody):
 
 @pytest.fixture
 def tiny(tmp_path):
-    """Provide a cohort whose release takes a second."""
     return Cohort(write_cohort(tmp_path / "tiny", n_people=400))
 
 

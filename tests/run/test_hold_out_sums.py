@@ -19,7 +19,6 @@ EVERYBODY = slice(0, N)
 
 @pytest.fixture
 def cohort(tmp_path):
-    """Provide an ingested cohort of N people, with missing phenotypes."""
     folder = write_cohort(tmp_path / "cohort", n_people=N, n_variants=12, names=("T", "U"))
     lines = (folder / "pheno.tsv").read_text().splitlines()
     lines[3::7] = [line.rsplit("\t", 1)[0] + "\tNA" for line in lines[3::7]]

@@ -22,13 +22,11 @@ def cohort(tmp_path_factory):
 
 
 def released(folder, cohort, *words):
-    """Return the output of a release of the cohort's phenotypes without noise."""
     options = ("--bfile", folder / "cohort", *table_options(cohort), *words, "--non-private")
     return succeeded(command(release, *options, "--out", folder / "release"))
 
 
 def copied(cohort, folder, columns):
-    """Copy the fileset with other columns of its .bim file."""
     for suffix in (".bed", ".fam"):
         shutil.copy(cohort.with_suffix(suffix), folder / f"cohort{suffix}")
     bim = pd.read_csv(cohort.with_suffix(".bim"), sep=r"\s+", header=None)

@@ -21,7 +21,6 @@ BOUNDS = [
 
 @pytest.fixture(scope="module")
 def work_dir(tmp_path_factory):
-    """Provide the work directory of an accumulation of 100 phenotypes, ten of them binary."""
     folder, random = tmp_path_factory.mktemp("many"), np.random.default_rng(1)
     write_fileset_of(folder / "people", random.binomial(2, 0.4, (6, N)), range(1, 7))
     ids = pd.read_csv(folder / "people.fam", sep=r"\s+", header=None, dtype=str)

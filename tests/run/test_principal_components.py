@@ -32,7 +32,6 @@ def ingested(folder: Path, dosages: np.ndarray, chunks: tuple[int, int] = (5, 8)
 
 @pytest.fixture
 def panel(tmp_path):
-    """Provide random frequencies and loadings of 23 variants, and the file."""
     random = np.random.default_rng(1)
     frequency, loadings = random.integers(1, 999, 23) / 1000, random.normal(size=(23, 2))
     return frequency, loadings, write_loadings(tmp_path / "panel", frequency, loadings)

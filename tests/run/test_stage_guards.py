@@ -39,7 +39,6 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def summed(made, tmp_path):
-    """A copy of a finished accumulation, to be tampered with."""
     return made.copy_to(tmp_path / "copy")
 
 

@@ -17,7 +17,6 @@ FREQUENCIES = PANEL.with_suffix(".afreq")
 
 @pytest.fixture(scope="module")
 def panel():
-    """Variants of the panel and its people's copies of allele 1, a missing one at the mean."""
     variants = read_bim(PANEL.with_suffix(".bim")).select(np.arange(D))
     with open_bed(f"{PANEL}.bed", count_A1=True) as bed:
         copies = bed.read(np.s_[:, :D], dtype="float64")

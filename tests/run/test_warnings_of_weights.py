@@ -41,7 +41,6 @@ def test_without_noise_weights_of_missing_values_are_told_not_to_be_complete_cas
 
 
 def cells(path, column):
-    """Return the texts of the weights in a file of a release, from a column of its header on."""
     with gzip.open(path, "rt") as file:
         rows = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
     first = rows[0].index(column)

@@ -23,7 +23,6 @@ EXACT = ("--non-private", "--ld-blocks", f"window:{BLOCK}")
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory) -> Cohort:
-    """Random genotypes and a phenotype on which two variants have effects."""
     folder = write_cohort(tmp_path_factory.mktemp("exact") / "in", n_people=N, n_variants=D)
     copies = dosages(folder)
     noise = np.random.default_rng(1).standard_normal(N)

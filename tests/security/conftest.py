@@ -23,7 +23,6 @@ def cohort(tmp_path_factory) -> Cohort:
 
 @pytest.fixture(scope="session")
 def running_cluster(tmp_path_factory) -> Iterator[RunningCluster]:
-    """Run `dask scheduler` and `dask worker` under TLS, an open umask and a debug log."""
     directory = tmp_path_factory.mktemp("cluster")
     tls = directory / "tls"
     make_certificates(tls)

@@ -41,7 +41,6 @@ def theirs(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def address(ours):
-    """Run a scheduler and a worker in this process, with the certificates `ours`."""
     with LocalCluster(
         n_workers=1, processes=False, security=security_of(ours), dashboard_address=None
     ) as cluster:
@@ -71,7 +70,6 @@ def bytes_from(address: str, context: ssl.SSLContext) -> bytes:
 
 
 def no_questions_asked() -> ssl.SSLContext:
-    """Return the context of a peer that accepts any server."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context

@@ -208,7 +208,6 @@ def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
 
 
 def release(cohort, directory: Path, *options: object) -> bytes:
-    """Run a release; return the digest of the exact integers."""
     result = run(
         "gwas_release", "--bfile", cohort.directory / "cohort", *cohort.outcome_options,
         "--epsilon", 3, "--delta", 1e-6, "--workers", 1, "--out", directory / "release",

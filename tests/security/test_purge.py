@@ -10,7 +10,6 @@ PURGE = "--purge-intermediates"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Cohort:
-    """Return a cohort with a work directory, a ledger and a release, without purging."""
     cohort = Cohort(write_cohort(tmp_path_factory.mktemp("made") / "cohort"))
     succeeded(cohort.release())
     return cohort
@@ -18,7 +17,6 @@ def made(tmp_path_factory) -> Cohort:
 
 @pytest.fixture
 def released(made, tmp_path) -> Cohort:
-    """Return a copy of `made` that a test may purge."""
     return made.copy_to(tmp_path / "copy")
 
 

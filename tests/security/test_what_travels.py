@@ -128,7 +128,6 @@ def test_an_exception_leaves_its_values_causes_and_frames_behind(
 
 
 def sent_to_the_scheduler(error: BaseException) -> bytes:
-    """Return the message that Dask makes of an exception."""
     message = error_message(error)
     return pickle.dumps([getattr(part, "data", part) for part in message.values()])
 

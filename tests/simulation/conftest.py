@@ -14,8 +14,6 @@ def panel():
 
 @pytest.fixture(scope="session")
 def mosaic_of(panel):
-    """Populations of the demo's panel."""
-
     def make(n_variants=400, mean_segment=50, missing_rate=0, seed=7):
         _, panel_row, starts = lay_out_sites(panel, n_variants)
         return Mosaic(
@@ -32,8 +30,6 @@ def mosaic_of(panel):
 
 @pytest.fixture(scope="session")
 def raw_values():
-    """Generate a cohort and unpack it: raw PLINK values, variants by people."""
-
     def unpack(mosaic, n_people):
         packed = np.full((mosaic.n_variants, -(-n_people // 4)), 0xFF, dtype=np.uint8)
         for first_variant, first_person, part in genotype_slabs(mosaic, n_people):

@@ -101,7 +101,6 @@ def test_a_person_does_not_depend_on_slabs_stripes_or_cohort_size(
 
 
 def random_scores(panel, mosaic, n_entries):
-    """Return centred dosages with Gaussian weights, which all add to sum 0."""
     rng = np.random.default_rng(5)
     variant = np.sort(rng.choice(mosaic.n_variants, n_entries, replace=False))
     centred = np.nan_to_num(DOSAGE - 2 * panel.a1_frequency[mosaic.panel_row[variant]][:, None])

@@ -16,7 +16,6 @@ MODEL = TraitModel(n_quantitative=2, prevalence=0.2, heritability=0.4, causal_fr
 
 
 def joined(slabs):
-    """Return the columns of all slabs by name."""
     _, *columns = zip(*slabs, strict=True)
     names = "sex", "age", "genetic_value", "trait"
     return SimpleNamespace(**dict(zip(names, map(np.concatenate, columns), strict=True)))

@@ -19,7 +19,6 @@ LARGE = 2**40
 
 
 def statistics(layout, largest, seed=0, copies=1):
-    """Return random matrices of a store, with entries up to `largest` in magnitude."""
     rng = np.random.default_rng(seed)
 
     def entries(*shape):
@@ -36,7 +35,6 @@ def statistics(layout, largest, seed=0, copies=1):
 
 
 def written(path, layout, content, *, largest=None, eigenvalue=None):
-    """Return a writer to which all of `content` was written."""
     copies = max(copy for _, copy in content[0]) + 1
     known = {} if largest is None else {"largest_gram": largest}
     writer = write_matrices(path, layout, *content, gram_copies=copies, **known)

@@ -13,7 +13,6 @@ SIDES = st.integers(1, 70)
 
 
 def counted(size, parts):
-    """Return the number of `parts` that cover each entry."""
     found = np.zeros((size, size), int)
     for part in parts:
         assert found[part.selection].shape == part.shape

@@ -25,8 +25,6 @@ _BOUND_IN_SD = 8
 
 @dataclass(frozen=True)
 class RealSet:
-    """Real data set, with the files that its release needs."""
-
     name: str
     bfile: Path
     pheno: Path
@@ -57,7 +55,6 @@ class RealSet:
 
     @cached_property
     def people(self) -> pd.MultiIndex:
-        """FID and IID of all people in the .fam file."""
         fam = self.bfile.with_name(self.bfile.name + ".fam")
         table = pd.read_csv(fam, sep=r"\s+", header=None, dtype=str)
         return pd.MultiIndex.from_arrays([table[0], table[1]])
@@ -114,7 +111,6 @@ class Published:
 
     @cached_property
     def centre(self) -> Float64:
-        """Dosage that replaces a missing genotype, from centre.afreq."""
         table = pd.read_csv(
             self.path / "centre.afreq", sep="\t", comment=None, skiprows=1, low_memory=False
         )
@@ -133,7 +129,6 @@ def texts(directory: Path) -> dict[str, str]:
 
 
 def norms(rows: Int64) -> Int64:
-    """Return ``|q|^2`` of every row."""
     return (rows * rows).sum(axis=1)
 
 

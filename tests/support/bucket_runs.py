@@ -19,7 +19,6 @@ BUDGET = ("--epsilon", 2, "--delta", 1e-7, "--accept-noise")
 
 
 def run(command: str, *arguments: object, exit_code: int = 0) -> str:
-    """Run a command in this process, and return its output and errors."""
     main = getattr(commands, {"gwas_release": "release"}.get(command, command))
     result = small_cohort.command(main, *arguments)
     assert result.exit_code == exit_code, f"exit code {result.exit_code}: {result.output}"
@@ -34,7 +33,6 @@ def options(cohort: Path, work: Path, budget: Sequence[object] = ("--non-private
 
 
 def ledger(folder: Path) -> Path:
-    """Create a ledger with a budget for the cohort c, and return its path."""
     with Ledger(folder / "ledger.sqlite") as created:
         created.set_budget(Account("c"), epsilon=2, delta=1e-7)
     return folder / "ledger.sqlite"

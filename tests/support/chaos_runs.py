@@ -19,8 +19,6 @@ from support.task_journal import GATE, JOURNAL
 
 @dataclass(frozen=True)
 class Cohort:
-    """Cohort that is ready to be accumulated."""
-
     prefix: Path
     environment: dict[str, str]
 
@@ -56,14 +54,11 @@ class Event:
 
 @dataclass
 class Journal:
-    """Journal of the workers' tasks, in the order of its lines."""
-
     path: Path
     events: list[Event] = field(default_factory=list)
     _read: int = 0
 
     def environment(self) -> dict[str, str]:
-        """Return the environment in which workers write the journal."""
         preload = Path(__file__).with_name("task_journal.py")
         return {
             JOURNAL: str(self.path),
@@ -93,7 +88,6 @@ class Journal:
         return sum(event.kind == "end" for event in self.update())
 
     def begun(self) -> list[str]:
-        """Return the tasks in the order in which their computations started."""
         return [event.task for event in self.update() if event.kind == "begin"]
 
     def in_flight(self) -> set[tuple[int, str]]:
@@ -107,7 +101,6 @@ class Journal:
         return flying
 
     def workers(self) -> list[int]:
-        """Return the process IDs of the workers that are alive."""
         pids = [event.pid for event in self.update() if event.kind == "worker"]
         return [pid for pid in pids if is_alive(pid)]
 
@@ -120,7 +113,6 @@ def is_alive(pid: int) -> bool:
 
 
 def kill(pids: Sequence[int]) -> None:
-    """Send SIGKILL to processes, and wait until they have ended."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

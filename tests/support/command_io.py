@@ -10,13 +10,11 @@ PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 
 
 def simulated(prefix: Path, samples: int, seed: int, **choices: Any) -> Path:
-    """Simulate people made of the panel, and return the prefix of their files."""
     simulate(str(PANEL), str(prefix), samples, seed, **choices)
     return prefix
 
 
 def table_options(prefix: Path | str) -> list[str]:
-    """Return the options for phenotypes, covariates and bounds of a simulated cohort."""
     names = ("pheno", "covar", "pheno-bounds", "covar-bounds")
     return [word for name in names for word in (f"--{name}", f"{prefix}.{name}.tsv")]
 

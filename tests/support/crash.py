@@ -54,7 +54,6 @@ def _run_watched(
 
 
 def exit_code(child: Callable[[], object]) -> int:
-    """Run a function in a forked child, and return its exit code."""
     process = _FORK.Process(target=child)
     process.start()
     process.join(_LIMIT_S)

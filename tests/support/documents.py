@@ -26,14 +26,12 @@ def put(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
 
 
 def value_at(document: Any, path: str | tuple[Any, ...]) -> Any:
-    """Return the value at a path such as ``files.0.name``, or at one of `places`."""
     if isinstance(path, str):
         path = tuple(int(key) if key.isdigit() else key for key in path.split(".") if key)
     return functools.reduce(operator.getitem, path, document)
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path to every member and element of a document."""
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
         yield (*path, key)
         if isinstance(inner, dict | list):

@@ -30,7 +30,6 @@ class Disk:
         self._names: dict[Path, dict[str, int]] = {}
 
     def see_flush(self, path: Path) -> None:
-        """Remember what a flush of a file or directory makes durable."""
         if path.is_dir():
             self._names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
         else:
@@ -41,18 +40,15 @@ class Disk:
         return self._contents.get(path.stat().st_ino) == path.read_bytes()
 
     def keeps(self, path: Path) -> bool:
-        """Return whether a file survives under its name."""
         named = self._names.get(path.parent, {}).get(path.name)
         return named == path.stat().st_ino and self.has_content(path)
 
     def names_in(self, directory: Path) -> list[str]:
-        """Return the names in a directory when it was last flushed."""
         return sorted(self._names.get(directory, {}))
 
 
 @contextmanager
 def disk_seen() -> Iterator[Disk]:
-    """Watch what is flushed during the block."""
     disk = Disk()
     with flushes_seen(disk.see_flush):
         yield disk

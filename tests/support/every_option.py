@@ -20,8 +20,6 @@ ALL, GENOTYPES, PHENOTYPES = "all", "genotypes and covariates", "phenotypes"
 
 @dataclass(frozen=True)
 class Case:
-    """Options of a release, and what the second cohort may have of its own."""
-
     options: str
     private: str = ALL
     people: tuple[int, int] = (48, 48)  # different where the number of people is private
@@ -30,13 +28,11 @@ class Case:
 
 
 def release_words(case: Case) -> list[str]:
-    """Return the words of the command line, for a command in the folder of the files."""
     inputs = [case.source, "c", *TABLES, *BUDGET]
     return [*inputs, *case.options.split(), "--ledger", "ledger", "--out", "release"]
 
 
 def write_public(folder: Path) -> None:
-    """Write the public files: panel, frequencies, loadings, a score, and the bounds."""
     rng = np.random.default_rng(5)
     frequency = rng.uniform(0.1, 0.9, D).round(2)
     write_fileset_of(folder / "p", rng.binomial(2, frequency, (70, D)).T, range(1, D + 1))

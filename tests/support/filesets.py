@@ -20,7 +20,6 @@ def written(path: Path, content: str | bytes) -> Path:
 
 
 def copy_fileset(source: Path, target: Path, *, random_genotypes: bool = False) -> Path:
-    """Copy a fileset, optionally with random genotypes, and return the prefix of the copy."""
     for kind in (".bed", ".bim", ".fam"):
         shutil.copy(f"{source}{kind}", f"{target}{kind}")
     if random_genotypes:
@@ -67,7 +66,6 @@ def write_fileset_of(
 
 
 def name_variants(prefix: Path) -> None:
-    """Name the variants of a fileset rs0, rs1, ..."""
     table = pd.read_csv(f"{prefix}.bim", sep="\t", header=None)
     table[1] = [f"rs{j}" for j in range(len(table))]
     table.to_csv(f"{prefix}.bim", sep="\t", header=False, index=False)

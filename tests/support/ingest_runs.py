@@ -50,7 +50,6 @@ def bed_reader_dosages(prefix: Path) -> np.ndarray:
 
 
 def split_by_chromosome(base: Path, directory: Path) -> list[Path]:
-    """Split a variant-major fileset by chromosome, and return the prefixes."""
     lines = Path(f"{base}.bim").read_text().splitlines(keepends=True)
     content = Path(f"{base}.bed").read_bytes()
     width = (len(content) - 3) // len(lines)

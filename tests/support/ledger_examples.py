@@ -26,7 +26,6 @@ def request(digest="first", epsilon=5.0, delta=DELTA, account=ACCOUNT, cost=None
 
 
 def publish(ledger):
-    """Pay for a release and record it as drawn and published."""
     charge = ledger.reserve(request()).charge
     ledger.mark_drawn(charge, "noised")
     ledger.mark_published(charge, "release")
@@ -38,7 +37,6 @@ def report_public_key(path, keys):
 
 
 def together(function, path, names):
-    """Run `function(path, *name, results)` in one process per name; return the queued results."""
     results = PROCESSES.Manager().Queue()
     processes = [PROCESSES.Process(target=function, args=(path, *name, results)) for name in names]
     for process in processes:

@@ -43,7 +43,6 @@ class MemoryStatistics:
 
 
 def statistics_of(X, fixed, Y, boundaries=None):
-    """Return the exact statistics of integer rows."""
     boundaries = boundaries or (0, X.shape[1])
     layout = BlockLayout(tuple(boundaries), fixed.shape[1], Y.shape[1])
     Z = np.hstack([fixed, Y])
@@ -119,7 +118,6 @@ def ridge_weights(statistics, n_samples, penalty):
 
 
 def integer_cohort(n, d, n_covariates, n_phenotypes, seed):
-    """Genotype codes, covariates and phenotypes that depend on both."""
     rng = np.random.default_rng(seed)
     X = rng.integers(-1, 2, (n, d))
     covariates = rng.integers(-400, 400, (n, n_covariates))

@@ -36,8 +36,6 @@ accumulate(sys.argv[1:])
 
 @frozen
 class Asked:
-    """A request of two options."""
-
     out: str = "/r"
     keep: Path | None = None
     workers: int = 0
@@ -59,11 +57,9 @@ def logged(
 
 
 def accumulate_and_die(cohort: Cohort) -> None:
-    """Accumulate in a process that dies in the midst of it."""
     words = [sys.executable, "-c", _DIES, *cohort.accumulation, *BLOCKS, *map(str, BUDGET)]
     assert subprocess.run(words, cwd=ROOT, check=False).returncode == 9
 
 
 def committed_tiles(cohort: Cohort) -> int:
-    """Count the tiles on the disk, by the layout of the store."""
     return len(list((cohort.work / "partials.zarr").glob("**/gram/*/c/0/0/0")))

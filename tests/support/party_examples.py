@@ -22,7 +22,6 @@ class Party:
 
 
 def write_table(path: Path, people: list[str], columns: dict[str, np.ndarray]) -> Path:
-    """Write a table; nan becomes NA."""
     lines = [" ".join(["#IID", *columns])]
     for row, person in enumerate(people):
         cells = [f"{values[row]:.17g}" for values in columns.values()]
@@ -32,7 +31,6 @@ def write_table(path: Path, people: list[str], columns: dict[str, np.ndarray]) -
 
 
 def make_parties(directory: Path) -> tuple[Party, ...]:
-    """Write three tables in different orders, their bounds, the key and the roster."""
     rng = np.random.default_rng(7)
     X = rng.uniform(-1, 1, (N_PEOPLE, 3))
     y = 5 + X @ [1.0, -0.5, 0.25] + rng.normal(0, 0.1, N_PEOPLE)
@@ -53,7 +51,6 @@ def make_parties(directory: Path) -> tuple[Party, ...]:
 
 
 def request_of(owner: Party, directory: Path, **changes: object) -> PartyReleaseRequest:
-    """Return the request of one party's release, with a ledger of its own."""
     given = {
         "party": owner.name,
         "roster": directory / "roster",
@@ -70,6 +67,5 @@ def request_of(owner: Party, directory: Path, **changes: object) -> PartyRelease
 
 
 def signs_of(mixtures: Mixtures, positions: np.ndarray) -> np.ndarray:
-    """Return the signs -1 and 1 of people, shape (people, k)."""
     bits = np.unpackbits(packed_signs(mixtures, positions), axis=0, count=mixtures.count)
     return 2 * bits.T.astype(np.int64) - 1

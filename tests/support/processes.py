@@ -22,7 +22,6 @@ Seen = TypeVar("Seen")
 
 
 def command_of(command: str, arguments: Sequence[object]) -> list[str]:
-    """Return the words of ``python -m pipelines.COMMAND ARGUMENTS``, or of ``primo-scale``."""
     module = (ROOT / "pipelines" / f"{command}.py").exists()
     words = [f"pipelines.{command}"] if module else ["primo_scale", command]
     return [sys.executable, "-m", *words, *map(str, arguments)]
@@ -35,7 +34,6 @@ def run(
     folder: Path = ROOT,
     umask: int = -1,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command of this tree in a folder to its end; return its exit code and output."""
     return subprocess.run(
         list(map(str, command)), cwd=folder, env={**environment, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, check=False, umask=umask, timeout=2 * PATIENCE_SECONDS,

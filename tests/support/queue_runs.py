@@ -35,8 +35,6 @@ job_script_prologue = [
 
 
 class Queue:
-    """Commands of the job queue in the environment."""
-
     def call(self, *words: object) -> str:
         asked = list(map(str, words))
         return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
@@ -44,7 +42,6 @@ class Queue:
 
 class Slurm(Queue):
     def jobs(self, state: str = "RUNNING,PENDING", name: str = "primo-scale") -> list[str]:
-        """Return the numbers of the worker jobs in a state."""
         listing = self.call(
             "squeue", "--noheader", "--format=%i", f"--states={state}", f"--name={name}"
         )
@@ -67,7 +64,6 @@ class Slurm(Queue):
 
 class GridEngine(Queue):
     def jobs(self, name: str = "primo-scale") -> list[str]:
-        """Return the numbers of the jobs of a name, waiting or running."""
         listing = ElementTree.fromstring(self.call("qstat", "-xml"))
         return [
             str(job.findtext("JB_job_number"))
@@ -78,8 +74,6 @@ class GridEngine(Queue):
 
 @dataclass(frozen=True)
 class Cohort:
-    """Inputs of a run, and the digest of its statistics."""
-
     prefix: Path
     frequencies: Path
     digest: str = ""
@@ -140,8 +134,6 @@ def gated_command(
 
 
 class Run:
-    """Running command, which ends with the test."""
-
     def __init__(self, command: Command) -> None:
         self.command = command
         with command.log.open("w") as output:
@@ -169,7 +161,6 @@ class Run:
         self.wait_for(lambda: self.command.lives() - before, what)
 
     def finish(self) -> str:
-        """Open the gate, and return the digest of the statistics."""
         self.command.open_gate()
         assert self.process.wait(LIMIT_SECONDS) == 0, self.command.said()
         return digest_in(self.command.said())

@@ -15,7 +15,6 @@ PRINTED_BY_PLINK2 = 1e-5  # six digits
 
 
 def readme_command(release: Path) -> list[str]:
-    """Return the command of README.txt as a list of words."""
     text = (release / "README.txt").read_text()
     start = text.index("plink2 --bfile")
     return shlex.split(text[start : text.index("\n\n", start)].replace("\\\n", " "))
@@ -24,7 +23,6 @@ def readme_command(release: Path) -> list[str]:
 def readme_scores(
     plink2: str, release: Path, bfile: Path, names: Iterable[str], **changed: str
 ) -> npt.NDArray[np.float64]:
-    """Return the scores by the command with `changed` options, shape (people, phenotypes)."""
     command = [plink2, *readme_command(release)[1:]]
     for option, value in {"bfile": str(bfile), **changed}.items():
         command[command.index(f"--{option.replace('_', '-')}") + 1] = value

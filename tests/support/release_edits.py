@@ -65,8 +65,6 @@ def rewrite(
 
 
 def cell(row: int, column: int, text: str) -> Callable[[str], str]:
-    """Return a change of one cell of a table, both counted from 0."""
-
     def change(table: str) -> str:
         lines = table.split("\n")
         fields = lines[row].split("\t")
@@ -78,15 +76,12 @@ def cell(row: int, column: int, text: str) -> Callable[[str], str]:
 
 
 def problems(directory: Path, public_key: str | None = None) -> list[str]:
-    """Return the checks that a release does not pass, each with its detail."""
     return problems_in(release_findings(directory, public_key=public_key))
 
 
 def problems_in(findings: Iterable[Finding]) -> list[str]:
-    """Return the checks that do not hold, each with its detail."""
     return [f"{finding.check}: {finding.detail}" for finding in findings if not finding.ok]
 
 
 def failed(document: dict[str, Any]) -> list[str]:
-    """Return the names of the checks that a release.json does not pass."""
     return [finding.check for finding in document_findings(document) if not finding.ok]

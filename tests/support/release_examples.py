@@ -162,7 +162,6 @@ def example_mechanism(mode: str, design: Design) -> Mechanism:
 
 
 def example_costs(mechanism: Mechanism) -> list[Cost]:
-    """Return the cost of an earlier release of the cohort, and of this one."""
     cost = release_cost(mechanism.promise, mechanism.recipe.subsample)
     return [Cost(0.1 * cost.mu_squared), cost]
 
@@ -220,7 +219,6 @@ def example_statement(
 
 
 def state(design: Design, solved: Solved, payment: Payment | None) -> ReleaseDocument:
-    """Return the product's statement, with a date that does not change."""
     statement = make_statement(design, solved, payment, BUILD)
     return structs.replace(statement, created="2026-11-20")
 
@@ -243,7 +241,6 @@ def example_summary(weights: ScoringWeights) -> SummaryStatistics:
 
 
 def publish(directory: Path, weights: ScoringWeights, statement: ReleaseDocument) -> Path:
-    """Publish a release, signed by the test key if it is private."""
     publish_release(directory, weights, statement, signer=SIGNER if statement.private else None)
     return directory
 
@@ -251,7 +248,6 @@ def publish(directory: Path, weights: ScoringWeights, statement: ReleaseDocument
 def example_document(
     mode: str = "full", weights: ScoringWeights | None = None, **promise: float
 ) -> dict[str, Any]:
-    """Return a private release.json without its files."""
     statement = example_statement(weights or example_weights(), mode=mode, **promise)
     files = [{"name": name, "sha256": "0" * 64, "bytes": 1} for name in FILES]
     signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}

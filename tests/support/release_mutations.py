@@ -36,7 +36,6 @@ _TEXTS = ("report.html", "README.txt")
 
 
 def mutate(directory: Path, generator: random.Random) -> str:
-    """Change a release in one of many ways; return which."""
     change = generator.choice(_CHANGES)
     change(directory, generator)
     return change.__name__

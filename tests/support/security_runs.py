@@ -16,7 +16,6 @@ N_OBSERVED = 6151
 
 
 def run(command: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m pipelines.COMMAND ARGUMENTS`` under an open umask."""
     return processes.run(command_of(command, arguments), umask=0)
 
 
@@ -47,12 +46,9 @@ class Cohort:
 
 @dataclass(frozen=True)
 class RunningCluster:
-    """Scheduler and worker, each in a separate process."""
-
     options: list[object]  # how a command reaches it
     directory: Path
 
     @property
     def logs(self) -> str:
-        """Logs of the scheduler and of the worker so far."""
         return "".join(path.read_text() for path in sorted(self.directory.glob("*.log")))

@@ -39,7 +39,6 @@ def command(main, *arguments):
 
 
 def succeeded(result):
-    """Return the result of a command, which must have exit code 0."""
     assert result.exit_code == 0, result.output
     return result
 
@@ -115,7 +114,6 @@ class Cohort:
 
     @property
     def accumulation(self):
-        """Words of the command line of accumulate."""
         words = ["--genotypes", self.store, *outcomes(self.folder), "--work-dir", self.work]
         return list(map(str, [*words, "--ledger", self.ledger]))
 
@@ -130,7 +128,6 @@ class Cohort:
         )  # fmt: skip
 
     def publication(self, budget=BUDGET):
-        """Words of the command line of gwas_release."""
         words = ["--bfile", self.folder / "cohort", *outcomes(self.folder), *budget]
         return list(map(str, [*words, "--out", self.out, "--ledger", self.ledger]))
 
@@ -138,7 +135,6 @@ class Cohort:
         return command(release, *self.publication(budget), *options)
 
     def charges(self):
-        """Return the charges of the cohort's account, none without a ledger."""
         if not self.ledger.exists():
             return ()
         with Ledger(self.ledger, create=False) as ledger:

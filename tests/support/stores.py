@@ -16,7 +16,6 @@ VALUES = np.arange(24, dtype=np.int64).reshape(4, 6)
 
 
 def write_store(path: Location, kind: str = "statistics", offset: int = 0) -> Location:
-    """Write a finished store with two arrays and two text columns, and return its path."""
     group = create_group(path, kind, {"first": "guess-me"})
     for number, name in enumerate(("a", "b")):
         write_array(group, name, VALUES + 100 * number + offset, (2, 6))
@@ -27,7 +26,6 @@ def write_store(path: Location, kind: str = "statistics", offset: int = 0) -> Lo
 
 
 def flip_a_bit(path: Path) -> None:
-    """Change one bit in the middle of a file."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 4
     path.write_bytes(content)
@@ -41,7 +39,6 @@ def swap(one: Path, other: Path) -> None:
 
 @contextmanager
 def pieces_of(side, panel_entries):
-    """Replace the format's sizes of tiles and panels during the block."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_matrices, "TILE", side)
         patch.setattr(block_matrices, "PANEL_ENTRIES", panel_entries)
@@ -71,7 +68,6 @@ def write_matrices(path, layout, grams, crosses, outcome_gram, observed, **optio
 
 
 def zero_statistics(path, layout, **options):
-    """Return statistics that are all zero, so that the private statistics are the noise."""
     q = layout.n_outcomes
     writer = write_matrices(
         path, layout, [np.zeros((size, size), np.int64) for size in layout.sizes],

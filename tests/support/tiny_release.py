@@ -38,7 +38,6 @@ def noise_store(folder):
 
 
 def pay(folder, raw, asked=MECHANISM, cohort="cohort", *, exact=NOBODY):
-    """Return the private statistics and the receipt of a release that adjusts its phenotypes."""
     promise = asked.promise
     account = Account(cohort, promise.unit, promise.adjacency)
     with Ledger(folder / "ledger.sqlite") as ledger:
@@ -65,14 +64,12 @@ def open_budget(folder, epsilon, account=ACCOUNT):
 
 
 def key_left(folder):
-    """Return the charge and the key that a fault left in the work directory, or None."""
     left = [p for end in ("key", "unused") for p in noise_store(folder).directory.glob(f"*.{end}")]
     assert len(left) < 2
     return (left[0].stem, left[0].read_bytes()) if left else None
 
 
 def charges_of(folder):
-    """Return the charges of a ledger, which must be without problems."""
     with Ledger(folder / "ledger.sqlite", create=False) as ledger:
         assert ledger.verify() == []
         return [charge for balance in ledger.balances() for charge in balance.charges]

@@ -27,7 +27,6 @@ def plink2(*words: object) -> None:
 
 
 def write_vcf(vcf: Path) -> Path:
-    """Compress and index a VCF here, and return the compressed file."""
     import pysam
 
     compressed = HERE / f"{vcf.name}.gz"
@@ -37,7 +36,6 @@ def write_vcf(vcf: Path) -> Path:
 
 
 def write_bcf(vcf: Path) -> None:
-    """Write the BCF of a VCF beside it, and index it."""
     path = vcf.with_suffix(".bcf")
     subprocess.run(["bcftools", "view", "-Ob", "-o", path, vcf], check=True)
     subprocess.run(["bcftools", "index", "-f", path], check=True)

@@ -108,7 +108,7 @@ def _meaning(guarantee: Document) -> dict[str, Any]:
     belief = float(expit(epsilon))
     guess = float(ndtr(guarantee["mu"] / 2)) if gaussian else belief + delta * (1 - belief)
     return {
-        "odds": f"{math.exp(epsilon):.3g}" if epsilon < math.log(1e6) else "more than a million",
+        "odds": _odds(epsilon),
         "guess": _percent(guess),
         "guess_width": f"{100 * guess:.1f}",
         "belief": _percent(belief),
@@ -123,6 +123,14 @@ def _meaning(guarantee: Document) -> dict[str, Any]:
             for alarms in ((0.01, 0.05) if gaussian else ())
         ],
     }
+
+
+def _odds(epsilon: float) -> str:
+    """Return an upper bound on e^epsilon, rounded up to three digits."""
+    if epsilon >= math.log(1e6):
+        return "more than a million"
+    odds = Decimal(math.exp(epsilon))
+    return f"{Context(prec=3, rounding=ROUND_CEILING).plus(odds).normalize():,f}"
 
 
 def _percent(share: float) -> str:

@@ -154,6 +154,15 @@ def test_distinguishing_power_is_that_of_the_gaussian_trade_off(pristine):
         assert sentence in text_of(pristine[True])
 
 
+def test_the_first_page_states_what_the_guarantee_leaves_out(pristine):
+    first_page, _ = text_of(pristine[True]).split("How accurate the weights are")
+    for words in read_document(pristine[True])["public_by_assumption"]:
+        assert words in first_page
+    for row in ("Not protected", "Curator, purpose", "Not in the budget", "Independent audit"):
+        assert row in first_page
+    assert "a factor of at most 149;" in first_page  # e^5 = 148.41
+
+
 # ----------------------------------------------------------------------- signed, and recognised
 
 

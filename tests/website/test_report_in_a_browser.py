@@ -5,6 +5,7 @@ import html
 import json
 import re
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,6 +38,19 @@ document.body.append(result);
 pytestmark = pytest.mark.slow
 
 
+def held_out(name: str, is_binary: bool) -> dict[str, Any]:
+    """Return an accuracy that a release measured; half of the phenotypes have a caution."""
+    slope = 0.4 if int(name[-1]) % 2 else 1.0
+    ends = {"slope_lower": slope - 0.1, "slope_upper": slope + 0.1}
+    measures = {"r2": 0.2, "r2_lower": 0.15, "r2_upper": 0.25, "slope": slope, **ends}
+    groups = [{"name": group, **measures} for group in ("within groups", "EUR", "AFR")]
+    binary = ("auc", "auc_lower", "auc_upper")
+    binary += ("liability_r2", "liability_r2_lower", "liability_r2_upper")
+    numbers = (0.7, 0.6, 0.8) * 2 if is_binary else (None,) * 6
+    return {"name": name, **measures, "calibration": 1.0, "groups": groups,
+            "counts": [1, 1], **dict(zip(binary, numbers, strict=True))}  # fmt: skip
+
+
 @cache
 def report(n_phenotypes: int = 10, n_variants: int = 4000, *, private: bool = True) -> str:
     """Return a report over 22 chromosomes, of which every third phenotype is binary."""
@@ -66,6 +80,9 @@ def report(n_phenotypes: int = 10, n_variants: int = 4000, *, private: bool = Tr
     statement = example_statement(weights, private=private, outcomes=coding)
     document = statement_document(statement)
     document["chromosomes"] = chromosomes_of(variants.chromosome)
+    if private:
+        measured = [held_out(each.name, each.kind == "binary") for each in bounds]
+        document["hold_out"] = {"people": 100, "unit": 1, "constant": 1, "phenotypes": measured}
     return render_report(document, PUBLIC_KEY if private else None, weights)
 
 

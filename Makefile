@@ -9,7 +9,7 @@ LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3
 PIP := $(BIN)/pip install -q --no-compile
 HASHED := --require-hashes --only-binary :all:
 
-.PHONY: setup setup-test setup-dev other-environments baselines demo site notebook schema mutation lint reproduce reproduce-quick bench clean
+.PHONY: setup setup-test setup-dev other-environments baselines demo site notebook screenshots schema mutation lint reproduce reproduce-quick bench clean
 .PHONY: test test-fast test-rest test-trials test-all wheel-check
 
 setup: $(VENV)/.setup
@@ -64,9 +64,13 @@ site: setup .venv-website/.setup
 	NO_MKDOCS_2_WARNING=1 .venv-website/bin/mkdocs build --quiet --strict --config-file website/mkdocs.yml
 
 # The tutorial as an executed notebook, build/notebook/tutorial.ipynb.
-notebook: setup .venv-website/.setup
+notebook: setup-dev .venv-website/.setup
 	rm -rf build/notebook
 	website/notebook.sh $(CURDIR)/$(BIN)/python build/notebook
+
+# docs/report.png and docs/terminal.svg, of the demo's release; Chromium draws the former.
+screenshots: setup
+	$(BIN)/python website/screenshots.py docs
 
 # Tests that start no service and take seconds each.
 QUICK := not slow and not chaos and not cluster and not s3

@@ -45,20 +45,26 @@ def main() -> None:
     """Simulate a cohort, release weights with and without noise, and evaluate both elsewhere."""
     shutil.rmtree(ROOT / RUN, ignore_errors=True)
     (ROOT / RUN).mkdir()
-    _simulate("train", N_TRAINING, seed=1, missing=0.005)
-    _simulate("fresh", N_FRESH, seed=2, missing=0)
-    budget = ["--epsilon", EPSILON, "--delta", DELTA, "--ledger", f"{RUN}/ledger.sqlite"]
-    _release("release", budget)
+    simulate("train", N_TRAINING, seed=1, missing=0.005)
+    simulate("fresh", N_FRESH, seed=2, missing=0)
+    release_privately()
     _release("release-non-private", ["--non-private"])
     _run("verify", f"{RUN}/release")
     _evaluate()
     click.echo(f"\n{MEANING}\n\nThe release is in {RUN}/release/.")
 
 
-def _simulate(name: str, n_people: int, *, seed: int, missing: float) -> None:
+def simulate(name: str, n_people: int, *, seed: int, missing: float) -> None:
+    """Simulate people, their phenotypes and covariates."""
     people = ["--samples", n_people, "--seed", seed, "--missing", missing]
     traits = ["--phenotypes", 3, "--prevalence", PREVALENCE, "--heritability", HERITABILITY]
     _run("simulate", "--bfile", PANEL, "--out", f"{RUN}/{name}", *people, *traits)
+
+
+def release_privately() -> None:
+    """Make the private release."""
+    budget = ["--epsilon", EPSILON, "--delta", DELTA, "--ledger", f"{RUN}/ledger.sqlite"]
+    _release("release", budget)
 
 
 def _release(name: str, options: list[object]) -> None:

@@ -2,8 +2,13 @@
 
 import io
 import logging
+import re
+import runpy
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from support.documented_code import ROOT
 
 from primo_scale.cli.terminal import Terminal
 from primo_scale.run import run_log
@@ -88,3 +93,16 @@ def test_quiet_leaves_warnings_and_errors(shown):
 def test_what_is_held_is_shown_before_the_error_of_a_plan(shown):
     lines = shown(is_terminal=False, ends=False).splitlines()
     assert lines[0] == "Inputs" and lines[-1] == "error: no disk" and "  17 tasks" in lines
+
+
+@pytest.mark.slow
+def test_the_demo_release_takes_25_lines_of_80_columns():
+    """Bars of progress are wiped out when they end. Long names of folders take more lines."""
+    demo_release = runpy.run_path(str(ROOT / "website/screenshots.py"))["demo_release"]
+    with TemporaryDirectory(dir="/tmp") as folder:
+        rows = [re.sub(r"\x1b\[[\d;]*m", "", row) for row in demo_release(Path(folder))]
+    assert len(rows) <= 25 and max(map(len, rows)) <= 80, "\n".join(rows)
+    assert rows[0] == "Inputs" and {"Warnings", "Forecast", "Needs"} <= {*rows}
+    beginnings = [row.partition(":")[0] for row in rows]
+    assert {"expected", "budget", "report", "next"} <= {*beginnings}
+    assert len(rows) == len(set(rows)), "a line is shown twice"

@@ -4,7 +4,6 @@ import html
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -12,8 +11,10 @@ import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
+import numpy as np
 import pytest
-from support.tiers import ROOT, installed, missing
+from browser import LIMIT, WINDOWS, accepted, in_chromium, seen
+from support.tiers import ROOT, installed
 
 pytestmark = pytest.mark.slow
 
@@ -76,15 +77,9 @@ def address(site):
         server.shutdown()
 
 
-def in_chromium(url, folder, *options):
+def document(url, folder, *options):
     """Return the document of a page when it is loaded."""
-    command = [
-        shutil.which("chromium") or missing("chromium"), "--headless=new", "--no-sandbox",
-        "--disable-gpu", f"--user-data-dir={folder / 'profile'}", "--window-size=1200,900",
-        *options, "--dump-dom", url,
-    ]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    return done.stdout
+    return in_chromium(url, folder, *options, "--dump-dom")
 
 
 def pages_of(site):
@@ -135,9 +130,17 @@ def test_the_menu_leads_to_every_page_and_has_the_version(site):
 
 def test_no_page_scrolls_sideways_on_a_phone(site, address, tmp_path):
     (site / "probe.html").write_text(_PROBE.replace("PAGES", json.dumps(pages_of(site))))
-    printed = in_chromium(f"{address}/probe.html", tmp_path, "--virtual-time-budget=300000")
+    printed = document(f"{address}/probe.html", tmp_path, "--virtual-time-budget=300000")
     (wide,) = re.findall(r"<pre>(.*?)</pre>", printed, re.DOTALL)
     assert json.loads(html.unescape(wide)) == {}
+
+
+@pytest.mark.parametrize(("width", "dark"), WINDOWS)
+def test_the_home_page_looks_as_accepted(width, dark, address, tmp_path):
+    window = {"width": width, "dark": dark, "height": 1000}
+    now = seen(f"{address}/index.html", tmp_path, **window)
+    before = accepted(f"home-{width}-{'dark' if dark else 'light'}", now)
+    assert np.abs(now - before).mean() < LIMIT
 
 
 SEARCHED = {
@@ -154,7 +157,7 @@ def searched(words, place, site, address, folder):
     home = (site / "index.html").read_text()
     waiting = f'<img src="{address}/wait"></body>'  # else the page is loaded before the search
     (site / "search.html").write_text(home.replace("</body>", waiting))
-    printed = in_chromium(f"{place}/search.html?q={words}", folder)
+    printed = document(f"{place}/search.html?q={words}", folder)
     return re.findall(r'<a href="([^"]*)" class="md-search-result__link"', printed)[:8]
 
 

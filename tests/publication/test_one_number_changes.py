@@ -49,6 +49,9 @@ RESULTS = "noisy statistics, as long as the results that follow from them are th
 ROUNDING = "an effect far below its error, within the tolerance of its p-value"
 UNCAUGHT = {
     "accuracy.effective_sample_size": LIMITS,
+    "accuracy.heritability": SIGNER,
+    "accuracy.r_squared": LIMITS,
+    "accuracy.without_noise": LIMITS,
     "cohort.n_samples": LIMITS,
     "cohort.nominal_n": SIGNER,
     "estimation.attenuation": LIMITS,

@@ -1,7 +1,7 @@
 """Profiles of job queues are read strictly, and their job scripts are those of the examples.
 
-``ACCEPT_GOLDEN=1 python -m pytest tests/cluster/test_profiles.py`` writes the golden files. Read the
-differences before committing them, because sites run these job scripts.
+``ACCEPT_GOLDEN=1 python -m pytest tests/cluster/test_profiles.py`` writes the golden files. Read
+the differences before committing them, because sites run these job scripts.
 """
 
 import os

@@ -71,7 +71,8 @@ def plan(given: Given) -> None:
     """Check a release before any work, and print what it needs and how accurate it will be.
 
     It takes the options of release, reads headers, tables and the ledger, and changes nothing.
-    PRIVATE: the output reveals the number of people.
+    PRIVATE: the output reveals the number of people. With --pheno and without --pheno-bounds, it
+    prints the table of bounds to fill in.
 
     With --people in place of a cohort, it forecasts from --ld-panel, --ref-freq and numbers alone
     how accurate releases will be, in a table. R^2 is expected in other people of the panel's
@@ -83,12 +84,22 @@ def plan(given: Given) -> None:
     as much.
     """
     from primo_scale.run.fields import request_of
-    from primo_scale.run.options import ReleaseRequest
+    from primo_scale.run.options import OutcomeTables, ReleaseRequest
 
     if "people" in given:
         _forecast(given)
         return
     _refuse_others(given, ReleaseRequest, "is for a plan without a cohort, with `people`")
+    if "pheno" in given and "pheno_bounds" not in given:
+        from primo_scale.outcomes.tables import open_outcome_table
+
+        # There are no bounds yet: the table takes their place.
+        tables = OutcomeTables(given["pheno"], given["pheno"], pheno_name=given.get("pheno_name"))
+        names = open_outcome_table(tables.pheno).matching(tables.pheno_name)
+        for row in ("name\tlower\tupper\tmean\tsd", *(f"{name}\t?\t?\tNA\tNA" for name in names)):
+            click.echo(row)
+        LOGGER.info("fill in public bounds, and give the table as --pheno-bounds (docs/tables.md)")
+        return
     _dry_run(request_of(ReleaseRequest, given))
 
 

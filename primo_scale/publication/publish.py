@@ -6,8 +6,12 @@ import shutil
 from pathlib import Path
 
 from primo_scale.ledger.ledger import PaymentStep, announce_step
-from primo_scale.publication.registry import registry_record
-from primo_scale.publication.texts import render_party_readme, render_readme, render_report
+from primo_scale.publication.texts import (
+    render_deployment,
+    render_party_readme,
+    render_readme,
+    render_report,
+)
 from primo_scale.publication.weights import ScoringWeights, check_releasable, write_files
 from primo_scale.storage.files import directory_published_at_end
 from primo_scale.verify import document as stated
@@ -45,7 +49,7 @@ def publish_release(
         (staging / files.REPORT_FILE).write_text(report, encoding="utf-8")
         (staging / files.README_FILE).write_text(render_readme(document), encoding="utf-8")
         if document["deployment"] is not None:
-            record = registry_record(document)
+            record = render_deployment(document)
             (staging / files.DEPLOYMENT_FILE).write_text(record, encoding="utf-8")
         _sign_and_verify(staging, document, RELEASE, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)

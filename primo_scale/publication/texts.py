@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cache
@@ -86,6 +87,11 @@ def render_report(document: Document, public_key: str | None, weights: ScoringWe
     )
 
 
+def render_deployment(document: Document) -> str:
+    """Return deployment.yaml, a record for the registry of deployments."""
+    return _template("deployment.yaml").render(**document)
+
+
 def _measured_r2(document: Document) -> str | None:
     """Return the range of R^2 in the people held out, or None if nothing was measured."""
     phenotypes = (document["hold_out"] or {"phenotypes": ()})["phenotypes"]
@@ -165,6 +171,7 @@ def _template(name: str) -> Template:
         span=_span,
         spent=spent_in_words,
         held_out_r=held_out_r,
+        slug=lambda text: re.sub("[^a-z0-9]+", "-", text.lower()).strip("-"),
         told_of=told_of,
     )
     return environment.get_template(f"{name}.j2")

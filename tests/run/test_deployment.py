@@ -24,7 +24,7 @@ def test_a_release_states_the_words_of_its_custodian(cohort):
     succeeded(cohort.release("--deployment", words, budget=BUDGET))
     assert read_document(cohort.out)["deployment"]["region"] == "Utopia"
     assert "A biobank" in (cohort.out / "report.html").read_text()
-    assert "data_product_region: Utopia" in (cohort.out / "deployment.yaml").read_text()
+    assert 'data_product_region: "Utopia"' in (cohort.out / "deployment.yaml").read_text()
     succeeded(command(verify, cohort.out))
     succeeded(cohort.release("--deployment", words, budget=BUDGET))  # found published
     words.write_text(WORDS.replace("Utopia", "Arcadia"))

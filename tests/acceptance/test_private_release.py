@@ -13,7 +13,9 @@ EPSILON, DELTA = 5.0, 1e-6
 N_VARIANTS = 600
 FIT = re.compile(r"in.sample|R\s*(\^|<sup>)\s*2|R²|r_?squared|\br_?2\b", re.IGNORECASE)
 # What a release expects from public sizes alone.
-EXPECTED = re.compile(r'R(\^|<sup>)2(</sup>)? [\d.e-]+ (expected|in other people)|"r_squared":')
+EXPECTED = re.compile(
+    r'R(\^|<sup>)2(</sup>)? [\d.e-]+ (<small>)?(expected|in other people)|"r_squared":'
+)
 DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
 

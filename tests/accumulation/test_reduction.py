@@ -178,11 +178,11 @@ def test_a_full_disk_stops_the_reduction_early(tmp_path, monkeypatch):
         raise ResourceError("the disk is full")
 
     monkeypatch.setattr(BlockMatricesWriter, "write_gram_tile", full)
-    with pieces_of(9, 16), Reduction(partials, tmp_path / "s") as reduction:
-        with pytest.raises(ResourceError, match="the disk is full"):
-            reduction.add(first)  # which may find it on a busy machine
-            waiting(reduction)
-            reduction.add(others[0])
+    full_disk = pytest.raises(ResourceError, match="the disk is full")
+    with pieces_of(9, 16), Reduction(partials, tmp_path / "s") as reduction, full_disk:
+        reduction.add(first)  # which may find it on a busy machine
+        waiting(reduction)
+        reduction.add(others[0])
     assert not is_complete(tmp_path / "s", "statistics")
 
 

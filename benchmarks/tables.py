@@ -254,7 +254,8 @@ def _whole_array(stages: dict[str, dict[str, float]], cpus: int, size: str) -> s
     """Describe the release of a whole array, extrapolated from two releases of one cohort."""
     seconds, cpu = (sum(cost[name] for cost in stages.values()) for name in ("seconds", "cpu"))
     by_stage = ", ".join(
-        f"{_STAGES[stage]} {cost['seconds'] / _HOUR:.2f}" for stage, cost in stages.items()
+        f"{_STAGES.get(stage, stage)} {cost['seconds'] / _HOUR:.2f}"
+        for stage, cost in stages.items()
     )
     sums = stages["accumulate"]["seconds"]
     shared = (seconds - sums + sums * cpus / _WORKERS) / _HOUR

@@ -121,6 +121,7 @@ class ContractCommand(_OneLineErrors):
         """Run the command; turn an anticipated error into one line and its exit code."""
         debug = _shows_traceback()
         run_log.COMMAND_LINE.set(tuple(sys.orig_argv))
+        run_log.LEVEL.set(ctx.meta.get(_LEVEL, logging.INFO))
         with _logged_to_terminal(), ExitStack() as ends:
             if not debug:
                 ends.push(_end_without_traceback)
@@ -183,9 +184,12 @@ class ContractGroup(_OneLineErrors, click.Group):
             )
 
 
+_LEVEL = "primo_scale.level"
+
+
 def _set_level(ctx: click.Context, option: click.Parameter, given: bool) -> None:
     if given:
-        run_log.LEVEL.set(logging.WARNING if option.name == "quiet" else logging.DEBUG)
+        ctx.meta[_LEVEL] = logging.WARNING if option.name == "quiet" else logging.DEBUG
 
 
 _VERBOSITY = [

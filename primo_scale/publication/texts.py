@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from scipy.special import expit, ndtr, ndtri
 
-from primo_scale.gaussian.calibration import epsilon_for
+from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.humanize import examples, spent_in_words
 from primo_scale.outcomes.coding import NO_COMPONENTS, has_components
 from primo_scale.publication.pictures import MOST_PICTURES, picture_of
@@ -120,8 +120,8 @@ def _meaning(guarantee: Document) -> dict[str, Any]:
         "belief": _percent(belief),
         "belief_width": f"{100 * belief:.1f}",
         "epsilons": [
-            (other, epsilon_for(guarantee["mu"], other))
-            for other in ((1e-5, 1e-6) if gaussian else ())
+            (other, _rounded_up(composed_epsilon(Cost(**guarantee["cost"]), other)))
+            for other in (1e-5, 1e-6)
             if other > delta
         ],
         "power": [
@@ -135,8 +135,11 @@ def _odds(epsilon: float) -> str:
     """Return an upper bound on e^epsilon, rounded up to three digits."""
     if epsilon >= math.log(1e6):
         return "more than a million"
-    odds = Decimal(math.exp(epsilon))
-    return f"{Context(prec=3, rounding=ROUND_CEILING).plus(odds).normalize():,f}"
+    return _rounded_up(math.exp(epsilon))
+
+
+def _rounded_up(bound: float) -> str:
+    return f"{Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(bound)).normalize():,f}"
 
 
 def _percent(share: float) -> str:
@@ -146,7 +149,7 @@ def _percent(share: float) -> str:
     if share > 0.99:
         left = Context(prec=2, rounding=ROUND_FLOOR).plus(Decimal(100 * (1 - share)))
         return f"{100 - left} %"
-    return f"{Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(100 * share)).normalize():f} %"
+    return f"{_rounded_up(100 * share)} %"
 
 
 def _span(values: Sequence[float]) -> str:

@@ -515,9 +515,7 @@ def _planned_release(
     chosen = replace(chosen, scores=scores, sources=sources)
     deployment = None
     if request.deployment is not None:
-        from primo_scale.publication.registry import read_deployment  # loads a YAML library
-
-        deployment = read_deployment(request.deployment)
+        deployment = public_inputs.read_deployment(request.deployment)
     return designs.PlannedRelease(design, request, store, chosen, build, panel, deployment)
 
 

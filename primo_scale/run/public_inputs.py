@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
@@ -560,6 +561,23 @@ def _bounds(
             high = min(float(values.max()) + margin, float(values.mean()) + far)
             by_name[name] = outcome_codes.CovariateBounds(name, low, high, (low + high) / 2)
     return tuple(by_name[name] for name in spread), people
+
+
+def read_deployment(path: Path) -> statements.Deployment:
+    """Return the custodian's words from a YAML file: a text of one line for each member."""
+    import yaml  # which only such a release needs
+
+    try:
+        return files.converted(
+            yaml.safe_load(path.read_text(encoding="utf-8")), statements.Deployment
+        )
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
+        raise InputError(
+            f"is no description of a deployment: {' '.join(str(error).split())}",
+            where=path,
+            remedy="Give a YAML file with curator, purpose, region and other_releases, a text of "
+            "one line each",
+        ) from error
 
 
 def _beside(path: Path, suffixes: tuple[str, ...], remedy: str) -> Path:

@@ -2,6 +2,7 @@
 
 import errno
 import math
+import re
 import stat
 from decimal import ROUND_CEILING, Context, Decimal
 from html.parser import HTMLParser
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 from support.documents import read_document
+from support.noise_checks import exact_delta
 from support.release_examples import (
     FILES,
     MODES,
@@ -161,6 +163,15 @@ def test_the_first_page_states_what_the_guarantee_leaves_out(pristine):
     for row in ("Not protected", "Curator, purpose", "Not in the budget", "Independent audit"):
         assert row in first_page
     assert "a factor of at most 149;" in first_page  # e^5 = 148.41
+
+
+def test_epsilons_at_other_deltas_are_upper_bounds(pristine):
+    """The exact profile is that of mpmath; three digits are rounded up."""
+    mu = float(example_statement(example_weights()).guarantee.mu)
+    found = re.findall(r"ε = (\S+) at δ = (1e-0[56])", text_of(pristine[True]))
+    assert [delta for _, delta in found] == ["1e-05", "1e-06"]
+    for epsilon, delta in ((float(each), float(delta)) for each, delta in found):
+        assert exact_delta(epsilon, mu) <= delta < exact_delta(0.99 * epsilon, mu)
 
 
 # ----------------------------------------------------------------------- signed, and recognised

@@ -78,6 +78,12 @@ def test_noise_for_a_smaller_epsilon_than_the_stated_one_does_not_pass():
     assert "epsilon" in failed(document)
 
 
+def test_more_than_what_is_expected_without_noise_does_not_pass():
+    document = example_document("full")
+    document["accuracy"]["r_squared"] = document["accuracy"]["without_noise"] + 0.01
+    assert failed(document) == ["sizes"]
+
+
 def test_more_draws_than_those_of_the_proof_do_not_pass():
     document = example_document("full-blocks")
     resize(document, [316_300, 316_300])

@@ -10,7 +10,7 @@ from msgspec import structs
 from support.release_examples import MODES, example_statement, example_weights, publish
 
 from primo_scale.errors import InputError
-from primo_scale.publication.registry import read_deployment
+from primo_scale.run.public_inputs import read_deployment
 from primo_scale.verify.document import Deployment
 from primo_scale.verify.release import release_findings
 

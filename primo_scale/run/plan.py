@@ -52,6 +52,7 @@ from primo_scale.run.ingest_stage import PlannedGenotypes, planned_genotypes
 from primo_scale.run.options import AccumulateRequest, FinalizeRequest, Fit
 from primo_scale.run.publishing import refuse_other_release, refuse_unwritable
 from primo_scale.run.run_log import LOGGER, PLAN, progress_bar, stage
+from primo_scale.run.score_features import ScoreFeatures, read_features
 from primo_scale.storage.block_matrices import TILE, BlockLayout, stored_bytes
 from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location, parse_location
@@ -347,6 +348,8 @@ class Plan:
     sums: Needs | None = None  # None if the statistics are finished
     rows: OutcomeRows | None = None  # outcomes; None if they are aligned already
     warnings: tuple[str, ...] = ()  # of a dry run; a run logs its warnings
+    # Store that score features are computed from; `store`, if there are none.
+    genotypes: GenotypeStore | None = None
 
     def __repr__(self) -> str:
         layout, sizes = self.design.layout, (self.design.n_samples, self.design.n_variants)
@@ -366,6 +369,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         store = open_genotype_store(request.genotypes)
     else:
         store = planned_genotypes(request.files, destination, ld_panel=request.ld_panel)
+    genotypes = store
     known = designs.find_design(work_dir / work_directory.DESIGN)
     coding, loadings = public_inputs.outcome_coding(request, request, store)
     phenotypes = [p.name for p in coding.phenotypes]
@@ -375,6 +379,11 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         request, store, coding, loadings,
         private=not request.non_private, settled=None if known is None else known.panel,
     )  # fmt: skip
+    if isinstance(request, requests.ReleaseRequest) and request.score_features:
+        build = tables.genome_build(request.genome_build, store.variants)
+        path = work_dir / work_directory.SCORE_FEATURES
+        store = read_features(request.score_features, store, panels, build, path)
+        panels = store.panels
     bucket = request.object_store
     variants, dosages = store.variants, store.packing is DOSAGES
     design = designs.make_design(
@@ -389,11 +398,13 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if isinstance(request, options.ReleaseRequest):
         sumstats, populations = request.sumstats, design.populations
         panel = panels.ld if populations is not None and populations.members else None
-        release = _planned_release(design, request, store, panel)
+        release = _planned_release(design, request, store, panel, genotypes)
     chosen = choose(design, Fit(), private=design.clipped) if release is None else release.chosen
     accuracy = _expected_accuracy(design, store, chosen, request)
     _ask_ledger(request, store, design)
     memory = release_memory(design, chosen, sumstats=sumstats)
+    if isinstance(store, ScoreFeatures):
+        memory += store.needed_bytes(len(phenotypes))
     summed = aligned = False
     if bucket is None or work_directory.last_claimed(work_dir) == str(bucket):
         root = work_directory.store_root(work_dir, bucket)
@@ -416,16 +427,19 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
             to_adjust=design.clipped,
             people_file=store.people_file,
         )
-    return Plan(request, store, design, panels, release, accuracy, sums, rows)
+    return Plan(request, store, design, panels, release, accuracy, sums, rows, genotypes=genotypes)
 
 
 def prepare_release(request: FinalizeRequest) -> designs.PlannedRelease:
     """Return the plan of a release of finished statistics, unless it is refused."""
     design = designs.load_design(request.work_dir / work_directory.DESIGN)
+    if design.features:
+        remedy = "Run release again with the same --score-features"
+        raise UsageError("these are sums of scores", where=request.work_dir, remedy=remedy)
     store = open_genotype_store(parse_location(design.genotype_store))
     _refuse_other_guarantee(design, request)
     panel = public_inputs.open_panel(design, store.variants)
-    release = _planned_release(design, request, store, panel)
+    release = _planned_release(design, request, store, panel, store)
     _expected_accuracy(design, store, release.chosen, request)
     if not request.non_private and design.guarantee is not None:
         payments.announce_opening(store, design.guarantee, request)
@@ -485,10 +499,11 @@ def _planned_release(
     request: FinalizeRequest,
     store: GenotypeStore,
     panel: LdPanel | None,
+    genotypes: GenotypeStore,
 ) -> designs.PlannedRelease:
     """Return the release with its method, public scores and genome build, unless it is refused."""
     private = not request.non_private
-    variants, chosen = store.variants, choose(design, request, private=private)
+    variants, chosen = genotypes.variants, choose(design, request, private=private)
     if request.sumstats and (design.components is not None or design.reference is None):
         raise UsageError(
             "summary statistics are of single variants, not LD components, and their effects are "
@@ -518,7 +533,10 @@ def _planned_release(
         from primo_scale.publication.registry import read_deployment  # loads a YAML library
 
         deployment = read_deployment(request.deployment)
-    return designs.PlannedRelease(design, request, store, chosen, build, panel, deployment)
+    features = store if isinstance(store, ScoreFeatures) else None
+    return designs.PlannedRelease(
+        design, request, store, chosen, build, panel, deployment, features
+    )
 
 
 def _expected_accuracy(
@@ -538,7 +556,7 @@ def _expected_accuracy(
             "person change by a factor of at most e^%g (docs/how-to/choose.md)",
             given.epsilon, _LARGEST_EPSILON, given.epsilon,
         )  # fmt: skip
-    if design.n_variants <= FEW_VARIANTS:
+    if design.n_variants <= FEW_VARIANTS and not design.features:
         LOGGER.warning("%s", few_variants_in_words(design.n_variants))
     if not outcome_coding.has_components(
         covariate.name for covariate in design.outcomes.covariates
@@ -695,6 +713,8 @@ def _sum_needs(
         LOGGER.info("pre-flight: %s in %s", in_bucket, request.object_store)
         # Rows of people are sorted on this disk before they are copied to the bucket.
         disk = max(rows, later)
+    if isinstance(store, ScoreFeatures):
+        disk, store = disk + store.n_samples * store.n_variants, store.source
     if isinstance(store, PlannedGenotypes):
         disk += ingest.store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)

@@ -1,0 +1,258 @@
+"""Score features: public scores of each person, which take the place of the variants.
+
+A score is a public linear map of one person's genotypes. Centred by public frequencies, divided by
+its standard deviation in the LD panel, rounded and clipped, it is a byte of a store of dosages, of
+which a score is a variant. Everything later is that of variants, with the scores of the panel's
+people as its genotypes. Weights of scores are folded back into weights of the variants
+(docs/maths/weights.md, "Score features").
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.coding import (
+    LARGEST_CODE,
+    REFERENCE_UNIT,
+    GenotypeCoding,
+    MatchCounts,
+    reference_coding,
+)
+from primo_scale.genotypes.filters import FilterCount
+from primo_scale.genotypes.ingest import write_tables
+from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
+from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.kernels.products import Float64
+from primo_scale.methods.solve import PRIVATE_DIGITS, round_in_place
+from primo_scale.panel.ld import Float32, LdPanel
+from primo_scale.publication.weights import ScoringWeights
+from primo_scale.run import public_inputs
+from primo_scale.run.design import LARGEST_BLOCK, PublicPanels
+from primo_scale.run.request import PriorFile
+from primo_scale.run.run_log import LOGGER, stage
+from primo_scale.storage import files, groups
+from primo_scale.verify.document import RELEASE, StatedFeature, StatedScore
+
+if TYPE_CHECKING:
+    from primo_scale.evaluation.scores import MatchedWeights
+
+_OPTION = "--score-features"
+_COPIES_OF_SD = REFERENCE_UNIT / LARGEST_CODE  # a copy is 127 steps, and a sd 16
+
+
+@dataclass(frozen=True, eq=False)
+class _ScorePanel(LdPanel):
+    """Scores of the people of a panel, in the place of their genotypes."""
+
+    copies: Float32  # of each score, less their mean, shape (K, people)
+
+    def centred_dosages(self, variants: slice) -> tuple[npt.NDArray[np.intp], Float32]:
+        """Return the positions of some scores, and the scores in copies."""
+        found = self.copies[variants]
+        return np.arange(len(found)), found
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreFeatures(GenotypeStore):
+    """K scores of the people of a genotype store, as variants. It holds none until `write`."""
+
+    panels: PublicPanels  # whose LD panel is that of the scores
+    coding: GenotypeCoding
+    stated: tuple[StatedFeature, ...]
+    table: VariantTable  # of the m variants that have a weight
+    weights: MatchedWeights  # copies of a score for each copy of allele 1, in units of `step`
+    step: float
+    centre: Float64  # dosage of allele 1 of each variant that adds nothing, shape (m,)
+    source: GenotypeStore
+
+    @cached_property
+    def samples(self) -> SampleTable:
+        """People of the genotypes."""
+        return self.source.samples
+
+    @cached_property
+    def variants(self) -> VariantTable:
+        """Scores in the form of variants."""
+        return _as_variants(len(self.stated))
+
+    @property
+    def people_file(self) -> str:
+        """File of the genotypes that lists the people."""
+        return self.source.people_file
+
+    @cached_property
+    def filter_counts(self) -> tuple[FilterCount, ...]:
+        """Effects of the filters of the genotypes."""
+        return self.source.filter_counts
+
+    def needed_bytes(self, n_phenotypes: int) -> int:
+        """Return the memory of the map, of the scores, and of the folded weights of a release."""
+        m, k = len(self.table), self.n_variants
+        return 8 * m * (2 * k + 3 * n_phenotypes) + k * self.n_samples
+
+    @stage("score features")
+    def write(self, genotypes: GenotypeStore) -> GenotypeStore:
+        """Write the scores of the people of a store, or find them written. PRIVATE."""
+        digest = files.sha256_of_json([self.identity_digest, genotypes.identity_digest])
+        if groups.is_complete(self.path, DOSAGES.kind):
+            found = open_genotype_store(self.path)
+            if found.identity_digest == digest:
+                return found
+        values = np.empty((self.n_variants, self.n_samples), dtype=np.uint8)
+
+        def keep(samples: slice, scores: Float64) -> None:
+            steps = np.rint(scores * (self.step * DOSAGES.steps))
+            values[:, samples] = np.clip(steps, -LARGEST_CODE, LARGEST_CODE).T + LARGEST_CODE
+
+        public_inputs.score_everybody("score features", genotypes, self.weights, keep)
+        group = groups.create_group(self.path, DOSAGES.kind, {})
+        layout = groups.ArrayLayout(values.shape, self.chunk_shape, np.uint8)
+        array = groups.create_array(group, "genotypes", layout, DOSAGES.missing)
+        rows, width = self.chunk_shape
+        columns = range(-(-self.n_samples // width))
+        checksums = [
+            groups.write_chunks_by_rows(array, row, columns, [values[row * rows :][:rows]])
+            for row in range(-(-self.n_variants // rows))
+        ]
+        tables: dict[str, npt.NDArray[Any]] = {
+            "genotype_counts": DOSAGES.count(values, self.n_samples),
+            "chunk_crc32c": np.stack(checksums),
+        }
+        write_tables(group, tables, self.variants, genotypes.samples)
+        groups.flush(group)
+        attributes = {
+            "n_samples": self.n_samples,
+            "n_variants": self.n_variants,
+            "chunk_shape": list(self.chunk_shape),
+            "identity_digest": digest,
+            "cohort_digest": genotypes.cohort_digest,
+            "filter_counts": [asdict(count) for count in genotypes.filter_counts],
+            "sources": [],
+        }
+        groups.mark_complete(group, attributes)
+        return open_genotype_store(self.path)
+
+    def in_copies(self, per_copy: Float64) -> Float64:
+        """Return copies of each score, shape (K, k), of values of a copy of every variant."""
+        return (self.weights.per_allele1 * self.step).T @ per_copy[self.weights.variants]
+
+    def folded(self, stack: ScoringWeights, *, private: bool) -> ScoringWeights:
+        """Return the weights of variants that give the prediction of weights of scores."""
+        per_allele = (self.weights.per_allele1 * self.step) @ stack.per_allele
+        if private:
+            round_in_place(per_allele, PRIVATE_DIGITS)
+        intercept = stack.intercept + stack.per_allele.sum(axis=0) - self.centre @ per_allele
+        return replace(
+            stack,
+            variants=self.table,
+            per_allele=per_allele,
+            intercept=intercept,
+            centre_dosage=self.centre,
+            stack=stack.per_allele * _COPIES_OF_SD,
+        )
+
+
+def read_features(
+    paths: Iterable[Path], genotypes: GenotypeStore, panels: PublicPanels, build: str, path: Path
+) -> ScoreFeatures:
+    """Read public scores, to be written to `path`, and standardise them by the panel's people."""
+    given = list(chain.from_iterable(map(_files, paths)))
+    ld, frequencies = panels.ld, panels.frequencies
+    if ld is None or frequencies is None:
+        raise ValueError("scores are standardised by a panel")
+    read = [
+        column
+        for file in given
+        for column in public_inputs.read_columns(
+            PriorFile(file), genotypes.variants, None, build, option=_OPTION
+        )
+    ]
+    effects = np.stack([each for each, _, _ in read], axis=1)
+    used = np.flatnonzero(effects.any(axis=1))
+    if len(read) > min(LARGEST_BLOCK, len(used)):
+        raise InputError(
+            "there are too many scores",
+            where=_OPTION,
+            value=f"{len(read)} scores of {len(used)} variants",
+            limit=f"{LARGEST_BLOCK}, and no more than variants",
+            remedy="Give fewer",
+        )
+    scores = ld.scores(effects)
+    # Six digits, because the last bits may differ between machines.
+    sds = [float(f"{sd:.6g}") for sd in scores.std(axis=0).tolist()]
+    stated = tuple(_stated([(name, source) for _, name, source in read], sds))
+    per_sd = _COPIES_OF_SD / np.array(sds)
+    centre = reference_coding(frequencies).centre_dosage[used]
+    counts = MatchCounts(len(used), len(used))
+    weights, step = public_inputs.exact_weights(used, effects[used] * per_sd, centre, counts)
+    k, copies = len(read), np.asarray((scores - scores.mean(axis=0)) * per_sd, np.float32).T
+    of_scores = _ScorePanel(
+        ld.prefixes, ld.sha256, np.arange(k), np.zeros(k, np.bool_), _as_variants(k).chromosome,
+        ld._source, copies,
+    )  # fmt: skip
+    LOGGER.info("%s: %d scores of %d variants", _OPTION, k, len(used))
+    ones = np.full(k, LARGEST_CODE, dtype=np.int16)
+    variances = np.full(k, float(REFERENCE_UNIT**2))
+    source = f"public scores, centred by {reference_coding(frequencies).source}"
+    facts = [structs.asdict(each) for each in stated], frequencies.sha256, ld.sha256, build
+    found = ScoreFeatures(
+        path=path,
+        n_samples=genotypes.n_samples,
+        n_variants=k,
+        chunk_shape=(DOSAGES.chunk_shape[0], genotypes.chunk_shape[1]),
+        identity_digest=files.sha256_of_json(facts),
+        cohort_digest=genotypes.cohort_digest,
+        packing=DOSAGES,
+        panels=panels,
+        coding=GenotypeCoding(ones, ones, REFERENCE_UNIT, variances, source),
+        stated=stated,
+        table=genotypes.variants.select(used),
+        weights=weights,
+        step=step,
+        centre=centre,
+        source=genotypes,
+    )
+    return replace(found, panels=replace(panels, ld=of_scores, features=found))
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the scoring files of a folder; a file and a release stand for themselves."""
+    if not path.is_dir() or (path / RELEASE.name).is_file():
+        return [path]
+    found = sorted(each for each in path.iterdir() if not each.name.startswith("."))
+    if not found:
+        raise InputError("holds no scoring file", where=path)
+    return found
+
+
+def _stated(
+    read: list[tuple[str | None, StatedScore]], sds: list[float]
+) -> Iterator[StatedFeature]:
+    """Yield the statement of every score, with a name of its own."""
+    names: Counter[str] = Counter()
+    for (name, source), sd in zip(read, sds, strict=True):
+        if not sd:
+            raise InputError("a score does not vary in the people of --ld-panel", where=source.file)
+        wanted = name or source.pgs_id or source.file.split(".")[0] or source.file
+        names[wanted] += 1
+        unique = wanted if names[wanted] == 1 else f"{wanted}#{names[wanted]}"
+        yield StatedFeature(
+            source.file, source.sha256, source.pgs_id, source.n_variants, source.n_matched,
+            unique, sd,
+        )  # fmt: skip
+
+
+def _as_variants(k: int) -> VariantTable:
+    names = [f"score{number}" for number in range(1, k + 1)]
+    return VariantTable.of(["1"] * k, names, range(1, k + 1), ["A"] * k, ["C"] * k)

@@ -1,0 +1,127 @@
+"""Releases that stack public scores: exact sums, folded weights, statements and refusals."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from support.acceptance_inputs import clipped_blocks, norms
+from support.command_io import PANEL, simulated
+from support.documents import read_document
+from support.small_cohort import command, succeeded
+
+import primo_scale as ps
+from primo_scale.cli.commands import release, verify
+from primo_scale.genotypes.coding import read_reference_frequencies, reference_coding
+from primo_scale.genotypes.store import copies_of_hard_calls, open_genotype_store
+from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.panel.components import open_components
+from primo_scale.panel.ld import open_ld_panel
+from primo_scale.run.design import load_design
+from primo_scale.run.work_directory import SCORE_FEATURES
+
+N, D, K = 1501, 400, 12
+BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
+
+
+class Cohort:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def release(self, *options, out="release", scores="scores"):
+        prefix = self.folder / "cohort"
+        return command(
+            release, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
+            "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
+            "--ld-panel", PANEL, *BUDGET, "--ledger", self.folder / f"{out}.ledger",
+            "--genome-build", "GRCh37", "--score-features", self.folder / scores,
+            "--out", self.folder / out, *options,
+        )  # fmt: skip
+
+
+def write_score(path, bim, weights, name="study"):
+    """Write a scoring file of the PGS Catalog whose other alleles are the counted ones."""
+    rows = zip(bim["ID"], bim["A2"], bim["A1"], (-weights).tolist(), strict=True)
+    text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    head = f"#trait_reported={name}\nrsID\teffect_allele\tother_allele\teffect_weight\n"
+    with gzip.open(path, "wt") as file:
+        file.write(head + text)
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scores")
+    simulated(folder / "cohort", N, 3, variants=D, phenotypes=3, missing=0.01, heritability=0.5)
+    columns = ["chrom", "ID", "cM", "pos", "A1", "A2"]
+    bim = pd.read_csv(folder / "cohort.bim", sep="\t", names=columns)
+    weights = np.random.default_rng(1).normal(size=(D, K)) * 10.0 ** np.arange(-3, K - 3) / D
+    weights[300:, 4:] = 0
+    (folder / "scores").mkdir()
+    for number in range(K):
+        part = np.flatnonzero(weights[:, number])
+        path = folder / "scores" / f"PGS{number:06}.txt.gz"
+        write_score(path, bim.iloc[part], weights[part, number])
+    cohort = Cohort(folder)
+    cohort.weights = weights
+    succeeded(cohort.release())
+    return cohort
+
+
+@pytest.fixture(scope="module")
+def work(cohort):
+    return cohort.folder / "release.work"
+
+
+def test_scores_are_the_standardised_ones_of_each_person(cohort, work):
+    genotypes = open_genotype_store(work / "genotypes.zarr")
+    packed = genotypes.read_packed(slice(0, D), slice(0, N))
+    copies = copies_of_hard_calls(packed, N).T.astype(float)
+    variants = genotypes.variants
+    frequencies = read_reference_frequencies(Path(f"{PANEL}.afreq"), variants)
+    centre = reference_coding(frequencies).centre_dosage
+    centred = np.where(copies < 0, 0, copies - centre)
+    sd = open_ld_panel((PANEL,), variants).scores(cohort.weights).std(axis=0)
+    expected = np.clip(np.rint(centred @ cohort.weights / sd * 16), -127, 127)
+    store = open_genotype_store(work / SCORE_FEATURES)
+    found = store.read_packed(slice(0, K), slice(0, N)).T.astype(int) - 127
+    assert (np.abs(found - expected) > 1).sum() == 0
+    assert (found != expected).mean() < 0.001  # ties of rounding
+    stated = read_document(cohort.folder / "release")["public_inputs"]["score_features"]
+    np.testing.assert_allclose([each["sd"] for each in stated], sd, rtol=1e-5)
+    assert 14 < found.std() < 18
+
+
+def test_sums_are_those_of_the_clipped_scores(work):
+    design = load_design(work / "design.json")
+    store = open_genotype_store(work / SCORE_FEATURES)
+    codes = store.read_packed(slice(0, K), slice(0, N)).astype(int) - 127
+    each = open_components(work / "ld_components.zarr").map_of(0)
+    scaled = np.floor((each.matrix.astype(int) @ codes) * each.multipliers[:, None] / 2**24 + 0.5)
+    rows = [np.clip(scaled, -127, 127).astype(np.int64).T]
+    x, record = clipped_blocks(rows, design.block_norms, design.row_norm)
+    z = open_outcome_store(work / "outcomes.zarr").read_rows(slice(0, N))
+    before = np.stack([norms(part) for part in rows], axis=1)
+    z = design.clipping_rule.clip_outcomes(z, design.layout.n_fixed, record, before)
+    sums = zarr.open_group(work / "statistics.zarr", mode="r")
+    np.testing.assert_array_equal(np.triu(sums["gram/0"][:]), np.triu(x[0].T @ x[0]))
+    np.testing.assert_array_equal(sums["cross/0"][:], x[0].T @ z.astype(np.int64))
+    assert all(norms(part).max() <= design.row_norm for part in x)
+
+
+def test_weights_of_variants_are_the_folded_stack(cohort):
+    out = cohort.folder / "release"
+    succeeded(command(verify, out))
+    stack = pd.read_csv(out / "stack.tsv", sep="\t", skiprows=1, index_col=0)
+    assert list(stack.columns) == ["QT1", "QT2", "QT3"] and stack.index[0] == "PGS000000"
+    document = read_document(out)
+    sd = np.array([each["sd"] for each in document["public_inputs"]["score_features"]])
+    found = ps.open_release(out).weights
+    expected = (cohort.weights / sd) @ stack.to_numpy()
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found[[*stack.columns]], expected, rtol=6e-3, atol=1e-6 * scale)
+    assert document["cohort"]["n_variants"] == len(found) == D
+    assert document["cohort"]["component_sizes"][0] <= K
+    assert "stack.tsv" in (out / "report.html").read_text()
+    assert "stack.tsv" in (out / "README.txt").read_text()

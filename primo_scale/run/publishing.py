@@ -121,7 +121,9 @@ def make_statement(
     inputs, mechanism = statement.public_inputs, payment.mechanism
     if payment.chosen_by_score:
         inputs = structs.replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
-    definition = wording.effective_size_in_words(payment.heritability, on_scores=on_scores)
+    definition = wording.effective_size_in_words(
+        payment.heritability, on_scores=on_scores, stacked=bool(design.features)
+    )
     n_fixed = 1 + len(design.outcomes.covariates)
     return structs.replace(
         statement,

@@ -1,6 +1,7 @@
 """Releases that stack public scores: exact sums, folded weights, statements and refusals."""
 
 import gzip
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,11 @@ import zarr
 from support.acceptance_inputs import clipped_blocks, norms
 from support.command_io import PANEL, simulated
 from support.documents import read_document
-from support.small_cohort import command, succeeded
+from support.release_edits import problems, rewrite
+from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
-from primo_scale.cli.commands import release, verify
+from primo_scale.cli.commands import finalize, release, verify
 from primo_scale.genotypes.coding import read_reference_frequencies, reference_coding
 from primo_scale.genotypes.store import copies_of_hard_calls, open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
@@ -125,3 +127,62 @@ def test_weights_of_variants_are_the_folded_stack(cohort):
     assert document["cohort"]["component_sizes"][0] <= K
     assert "stack.tsv" in (out / "report.html").read_text()
     assert "stack.tsv" in (out / "README.txt").read_text()
+
+
+def test_the_same_command_finds_its_release(cohort):
+    again = cohort.release()
+    succeeded(again)
+    assert "published already" in again.stderr
+    asked = ("--work-dir", cohort.folder / "release.work", *BUDGET, "--out", cohort.folder / "o")
+    refused(command(finalize, *asked), 2, "sums of scores", "--score-features")
+
+
+def test_stacked_scores_are_measured_in_people_held_out(cohort):
+    options = ("--hold-out", 0.2, "--rounds", 1, "--purge-intermediates")
+    succeeded(cohort.release(*options, out="apart"))
+    succeeded(command(verify, cohort.folder / "apart"))
+    work = cohort.folder / "apart.work"
+    assert not (work / SCORE_FEATURES).exists()
+    assert read_document(cohort.folder / "apart")["hold_out"]["people"] == N // 5
+
+
+def test_a_stack_without_noise_predicts_what_its_scores_do(cohort):
+    options = ("--non-private", "--keep", cohort.folder / "cohort.fam")
+    prefix = cohort.folder / "cohort"
+    found = command(
+        release, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
+        "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
+        "--ld-panel", PANEL, "--score-features", cohort.folder / "scores" / "PGS000001.txt.gz",
+        "--out", cohort.folder / "one", *options,
+    )  # fmt: skip
+    succeeded(found)
+    succeeded(command(verify, cohort.folder / "one"))
+    weights = ps.open_release(cohort.folder / "one").weights["QT1"].to_numpy()
+    assert abs(np.corrcoef(weights, cohort.weights[:, 1])[0, 1]) > 0.9999
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--prior-weights", "PGS000001.txt.gz"), ("--prior-weights", "--score-features")),
+        (("--sumstats",), ("--sumstats", "--score-features")),
+        (("--no-ld-components",), ("--score-features", "--ld-components")),
+        (("--ld-blocks", "window:9"), ("--ld-blocks", "--score-features")),
+    ],
+)
+def test_options_of_variants_are_refused(cohort, options, words):
+    options = [cohort.folder / "scores" / each if "PGS" in each else each for each in options]
+    refused(cohort.release(*options, out="other"), 2, *words)
+
+
+def test_scores_that_cannot_be_features_are_refused(cohort, tmp_path):
+    refused(cohort.release(out="other", scores="cohort.bim"), 3, "no scoring file")
+    (cohort.folder / "empty").mkdir()
+    refused(cohort.release(out="other", scores="empty"), 3, "holds no scoring file")
+    assert not (cohort.folder / "other").exists()
+
+
+def test_a_changed_stack_is_found(cohort, tmp_path):
+    copied = shutil.copytree(cohort.folder / "release", tmp_path / "release")
+    rewrite(copied, "stack.tsv", lambda text: text.replace("PGS000003", "PGS000099"))
+    assert any("stack.tsv does not have one row" in each for each in problems(copied))

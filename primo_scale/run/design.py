@@ -42,8 +42,8 @@ from primo_scale.verify import document as stated
 from primo_scale.verify.held_out_accuracy import share_of_codes
 
 if TYPE_CHECKING:
+    from primo_scale.evaluation.score_features import ScoreFeatures
     from primo_scale.evaluation.scores import MatchedWeights
-    from primo_scale.run.score_features import ScoreFeatures
 
 MANY_PHENOTYPES = 100
 """Number of phenotypes from which one byte of each is multiplied."""

@@ -188,7 +188,9 @@ def _ingest_sum_and_publish(request: options.ReleaseRequest) -> None:
         store = ingest_stage(request.files, request.work_dir / GENOTYPES, planned=store)
     plan = replace(plan, genotypes=store)
     if release.features is not None:
-        store = release.features.write(store)
+        from primo_scale.run.score_features import write_features  # loads pandas
+
+        store = write_features(release.features, store)
     if bucket is not None and isinstance(store.path, Path):
         claim(bucket, request.work_dir)
         store = copy_stage(store, bucket / GENOTYPES)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -52,12 +53,14 @@ from primo_scale.run.ingest_stage import PlannedGenotypes, planned_genotypes
 from primo_scale.run.options import AccumulateRequest, FinalizeRequest, Fit
 from primo_scale.run.publishing import refuse_other_release, refuse_unwritable
 from primo_scale.run.run_log import LOGGER, PLAN, progress_bar, stage
-from primo_scale.run.score_features import ScoreFeatures, read_features
 from primo_scale.storage.block_matrices import TILE, BlockLayout, stored_bytes
 from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.storage.resuming import is_of_this_request
 from primo_scale.verify.formats import pgs_file_stems
+
+if TYPE_CHECKING:
+    from primo_scale.evaluation.score_features import ScoreFeatures
 
 _BLOCK_GROUPS = 4
 _SDS = 5.0  # bounds of the assumed phenotypes, in standard deviations from the mean
@@ -379,11 +382,13 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         request, store, coding, loadings,
         private=not request.non_private, settled=None if known is None else known.panel,
     )  # fmt: skip
-    if isinstance(request, requests.ReleaseRequest) and request.score_features:
+    if isinstance(request, options.ReleaseRequest) and request.score_features:
+        from primo_scale.run.score_features import read_features  # loads pandas
+
         build = tables.genome_build(request.genome_build, store.variants)
         path = work_dir / work_directory.SCORE_FEATURES
-        store = read_features(request.score_features, store, panels, build, path)
-        panels = store.panels
+        panels = read_features(request.score_features, store, panels, build, path)
+        store = panels.features or store
     bucket = request.object_store
     variants, dosages = store.variants, store.packing is DOSAGES
     design = designs.make_design(
@@ -398,13 +403,13 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if isinstance(request, options.ReleaseRequest):
         sumstats, populations = request.sumstats, design.populations
         panel = panels.ld if populations is not None and populations.members else None
-        release = _planned_release(design, request, store, panel, genotypes)
+        release = _planned_release(design, request, store, panel, genotypes, panels.features)
     chosen = choose(design, Fit(), private=design.clipped) if release is None else release.chosen
     accuracy = _expected_accuracy(design, store, chosen, request)
     _ask_ledger(request, store, design)
     memory = release_memory(design, chosen, sumstats=sumstats)
-    if isinstance(store, ScoreFeatures):
-        memory += store.needed_bytes(len(phenotypes))
+    if panels.features is not None:
+        memory += panels.features.needed_bytes(len(phenotypes))
     summed = aligned = False
     if bucket is None or work_directory.last_claimed(work_dir) == str(bucket):
         root = work_directory.store_root(work_dir, bucket)
@@ -414,7 +419,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if summed:
         _refuse_other_design(known, design, work_dir)
     else:
-        sums = _sum_needs(request, store, design, chosen, memory)
+        sums = _sum_needs(request, store, design, chosen, memory, genotypes)
     if release is not None:
         refuse_small_memory(design, memory)
     if not (summed or aligned):
@@ -500,6 +505,7 @@ def _planned_release(
     store: GenotypeStore,
     panel: LdPanel | None,
     genotypes: GenotypeStore,
+    features: ScoreFeatures | None = None,
 ) -> designs.PlannedRelease:
     """Return the release with its method, public scores and genome build, unless it is refused."""
     private = not request.non_private
@@ -533,7 +539,6 @@ def _planned_release(
         from primo_scale.publication.registry import read_deployment  # loads a YAML library
 
         deployment = read_deployment(request.deployment)
-    features = store if isinstance(store, ScoreFeatures) else None
     return designs.PlannedRelease(
         design, request, store, chosen, build, panel, deployment, features
     )
@@ -659,6 +664,7 @@ def _sum_needs(
     design: Design,
     chosen: designs.ChosenMethod,
     release_bytes: int,
+    genotypes: GenotypeStore,
 ) -> Needs:
     """Log the needs of the sums and of the release after them; refuse a small machine."""
     # Load the table of people now: it stays in the memory that this process is measured to use.
@@ -713,8 +719,8 @@ def _sum_needs(
         LOGGER.info("pre-flight: %s in %s", in_bucket, request.object_store)
         # Rows of people are sorted on this disk before they are copied to the bucket.
         disk = max(rows, later)
-    if isinstance(store, ScoreFeatures):
-        disk, store = disk + store.n_samples * store.n_variants, store.source
+    if design.features:
+        disk, store = disk + store.n_samples * store.n_variants, genotypes
     if isinstance(store, PlannedGenotypes):
         disk += ingest.store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)

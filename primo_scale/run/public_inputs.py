@@ -45,8 +45,8 @@ from primo_scale.verify import document as statements
 if TYPE_CHECKING:
     import pandas as pd
 
+    from primo_scale.evaluation.score_features import ScoreFeatures
     from primo_scale.evaluation.scores import Genotypes, MatchedWeights, ScoringFile
-    from primo_scale.run.score_features import ScoreFeatures
 
 _PRIOR = "--prior-weights"
 _LEAST_CALLED = 0.95  # share of the cohort's genotypes of a variant that are usually called

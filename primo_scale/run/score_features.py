@@ -1,10 +1,8 @@
-"""Score features: public scores of each person, which take the place of the variants.
+"""Score features of a run: read from public files, and computed for the panel and the cohort.
 
-A score is a public linear map of one person's genotypes. Centred by public frequencies, divided by
-its standard deviation in the LD panel, rounded and clipped, it is a byte of a store of dosages, of
-which a score is a variant. Everything later is that of variants, with the scores of the panel's
-people as its genotypes. Weights of scores are folded back into weights of the variants
-(docs/maths/weights.md, "Score features").
+A score is a public linear map of one person's genotypes. It is centred by public frequencies,
+divided by its standard deviation in the LD panel, rounded and clipped. Everything later is that of
+variants, with the scores of the panel's people as its genotypes.
 """
 
 from __future__ import annotations
@@ -12,16 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import structs
 
 from primo_scale.errors import InputError
+from primo_scale.evaluation.score_features import COPIES_OF_SD, ScoreFeatures, as_variants
 from primo_scale.genotypes.coding import (
     LARGEST_CODE,
     REFERENCE_UNIT,
@@ -29,26 +27,18 @@ from primo_scale.genotypes.coding import (
     MatchCounts,
     reference_coding,
 )
-from primo_scale.genotypes.filters import FilterCount
 from primo_scale.genotypes.ingest import write_tables
 from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
-from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.products import Float64
-from primo_scale.methods.solve import PRIVATE_DIGITS, round_in_place
 from primo_scale.panel.ld import Float32, LdPanel
-from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run import public_inputs
 from primo_scale.run.design import LARGEST_BLOCK, PublicPanels
-from primo_scale.run.request import PriorFile
+from primo_scale.run.options import PriorFile
 from primo_scale.run.run_log import LOGGER, stage
 from primo_scale.storage import files, groups
 from primo_scale.verify.document import RELEASE, StatedFeature, StatedScore
 
-if TYPE_CHECKING:
-    from primo_scale.evaluation.scores import MatchedWeights
-
 _OPTION = "--score-features"
-_COPIES_OF_SD = REFERENCE_UNIT / LARGEST_CODE  # a copy is 127 steps, and a sd 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,110 +53,53 @@ class _ScorePanel(LdPanel):
         return np.arange(len(found)), found
 
 
-@dataclass(frozen=True, eq=False)
-class ScoreFeatures(GenotypeStore):
-    """K scores of the people of a genotype store, as variants. It holds none until `write`."""
+@stage("score features")
+def write_features(features: ScoreFeatures, genotypes: GenotypeStore) -> GenotypeStore:
+    """Write the scores of the people of a store, or find them written. PRIVATE."""
+    digest = files.sha256_of_json([features.identity_digest, genotypes.identity_digest])
+    if groups.is_complete(features.path, DOSAGES.kind):
+        found = open_genotype_store(features.path)
+        if found.identity_digest == digest:
+            return found
+    values = np.empty((features.n_variants, features.n_samples), dtype=np.uint8)
 
-    panels: PublicPanels  # whose LD panel is that of the scores
-    coding: GenotypeCoding
-    stated: tuple[StatedFeature, ...]
-    table: VariantTable  # of the m variants that have a weight
-    weights: MatchedWeights  # copies of a score for each copy of allele 1, in units of `step`
-    step: float
-    centre: Float64  # dosage of allele 1 of each variant that adds nothing, shape (m,)
-    source: GenotypeStore
+    def keep(samples: slice, scores: Float64) -> None:
+        steps = np.rint(scores * (features.step * DOSAGES.steps))
+        values[:, samples] = np.clip(steps, -LARGEST_CODE, LARGEST_CODE).T + LARGEST_CODE
 
-    @cached_property
-    def samples(self) -> SampleTable:
-        """People of the genotypes."""
-        return self.source.samples
-
-    @cached_property
-    def variants(self) -> VariantTable:
-        """Scores in the form of variants."""
-        return _as_variants(len(self.stated))
-
-    @property
-    def people_file(self) -> str:
-        """File of the genotypes that lists the people."""
-        return self.source.people_file
-
-    @cached_property
-    def filter_counts(self) -> tuple[FilterCount, ...]:
-        """Effects of the filters of the genotypes."""
-        return self.source.filter_counts
-
-    def needed_bytes(self, n_phenotypes: int) -> int:
-        """Return the memory of the map, of the scores, and of the folded weights of a release."""
-        m, k = len(self.table), self.n_variants
-        return 8 * m * (2 * k + 3 * n_phenotypes) + k * self.n_samples
-
-    @stage("score features")
-    def write(self, genotypes: GenotypeStore) -> GenotypeStore:
-        """Write the scores of the people of a store, or find them written. PRIVATE."""
-        digest = files.sha256_of_json([self.identity_digest, genotypes.identity_digest])
-        if groups.is_complete(self.path, DOSAGES.kind):
-            found = open_genotype_store(self.path)
-            if found.identity_digest == digest:
-                return found
-        values = np.empty((self.n_variants, self.n_samples), dtype=np.uint8)
-
-        def keep(samples: slice, scores: Float64) -> None:
-            steps = np.rint(scores * (self.step * DOSAGES.steps))
-            values[:, samples] = np.clip(steps, -LARGEST_CODE, LARGEST_CODE).T + LARGEST_CODE
-
-        public_inputs.score_everybody("score features", genotypes, self.weights, keep)
-        group = groups.create_group(self.path, DOSAGES.kind, {})
-        layout = groups.ArrayLayout(values.shape, self.chunk_shape, np.uint8)
-        array = groups.create_array(group, "genotypes", layout, DOSAGES.missing)
-        rows, width = self.chunk_shape
-        columns = range(-(-self.n_samples // width))
-        checksums = [
-            groups.write_chunks_by_rows(array, row, columns, [values[row * rows :][:rows]])
-            for row in range(-(-self.n_variants // rows))
-        ]
-        tables: dict[str, npt.NDArray[Any]] = {
-            "genotype_counts": DOSAGES.count(values, self.n_samples),
-            "chunk_crc32c": np.stack(checksums),
-        }
-        write_tables(group, tables, self.variants, genotypes.samples)
-        groups.flush(group)
-        attributes = {
-            "n_samples": self.n_samples,
-            "n_variants": self.n_variants,
-            "chunk_shape": list(self.chunk_shape),
-            "identity_digest": digest,
-            "cohort_digest": genotypes.cohort_digest,
-            "filter_counts": [asdict(count) for count in genotypes.filter_counts],
-            "sources": [],
-        }
-        groups.mark_complete(group, attributes)
-        return open_genotype_store(self.path)
-
-    def in_copies(self, per_copy: Float64) -> Float64:
-        """Return copies of each score, shape (K, k), of values of a copy of every variant."""
-        return (self.weights.per_allele1 * self.step).T @ per_copy[self.weights.variants]
-
-    def folded(self, stack: ScoringWeights, *, private: bool) -> ScoringWeights:
-        """Return the weights of variants that give the prediction of weights of scores."""
-        per_allele = (self.weights.per_allele1 * self.step) @ stack.per_allele
-        if private:
-            round_in_place(per_allele, PRIVATE_DIGITS)
-        intercept = stack.intercept + stack.per_allele.sum(axis=0) - self.centre @ per_allele
-        return replace(
-            stack,
-            variants=self.table,
-            per_allele=per_allele,
-            intercept=intercept,
-            centre_dosage=self.centre,
-            stack=stack.per_allele * _COPIES_OF_SD,
-        )
+    public_inputs.score_everybody("score features", genotypes, features.weights, keep)
+    group = groups.create_group(features.path, DOSAGES.kind, {})
+    layout = groups.ArrayLayout(values.shape, features.chunk_shape, np.uint8)
+    array = groups.create_array(group, "genotypes", layout, DOSAGES.missing)
+    rows, width = features.chunk_shape
+    columns = range(-(-features.n_samples // width))
+    checksums = [
+        groups.write_chunks_by_rows(array, row, columns, [values[row * rows :][:rows]])
+        for row in range(-(-features.n_variants // rows))
+    ]
+    tables: dict[str, npt.NDArray[Any]] = {
+        "genotype_counts": DOSAGES.count(values, features.n_samples),
+        "chunk_crc32c": np.stack(checksums),
+    }
+    write_tables(group, tables, features.variants, genotypes.samples)
+    groups.flush(group)
+    attributes = {
+        "n_samples": features.n_samples,
+        "n_variants": features.n_variants,
+        "chunk_shape": list(features.chunk_shape),
+        "identity_digest": digest,
+        "cohort_digest": genotypes.cohort_digest,
+        "filter_counts": [asdict(count) for count in genotypes.filter_counts],
+        "sources": [],
+    }
+    groups.mark_complete(group, attributes)
+    return open_genotype_store(features.path)
 
 
 def read_features(
     paths: Iterable[Path], genotypes: GenotypeStore, panels: PublicPanels, build: str, path: Path
-) -> ScoreFeatures:
-    """Read public scores, to be written to `path`, and standardise them by the panel's people."""
+) -> PublicPanels:
+    """Return panels with public scores, to be written to `path`, and with the panel's scores."""
     given = list(chain.from_iterable(map(_files, paths)))
     ld, frequencies = panels.ld, panels.frequencies
     if ld is None or frequencies is None:
@@ -192,13 +125,13 @@ def read_features(
     # Six digits, because the last bits may differ between machines.
     sds = [float(f"{sd:.6g}") for sd in scores.std(axis=0).tolist()]
     stated = tuple(_stated([(name, source) for _, name, source in read], sds))
-    per_sd = _COPIES_OF_SD / np.array(sds)
+    per_sd = COPIES_OF_SD / np.array(sds)
     centre = reference_coding(frequencies).centre_dosage[used]
     counts = MatchCounts(len(used), len(used))
     weights, step = public_inputs.exact_weights(used, effects[used] * per_sd, centre, counts)
     k, copies = len(read), np.asarray((scores - scores.mean(axis=0)) * per_sd, np.float32).T
     of_scores = _ScorePanel(
-        ld.prefixes, ld.sha256, np.arange(k), np.zeros(k, np.bool_), _as_variants(k).chromosome,
+        ld.prefixes, ld.sha256, np.arange(k), np.zeros(k, np.bool_), as_variants(k).chromosome,
         ld._source, copies,
     )  # fmt: skip
     LOGGER.info("%s: %d scores of %d variants", _OPTION, k, len(used))
@@ -214,7 +147,6 @@ def read_features(
         identity_digest=files.sha256_of_json(facts),
         cohort_digest=genotypes.cohort_digest,
         packing=DOSAGES,
-        panels=panels,
         coding=GenotypeCoding(ones, ones, REFERENCE_UNIT, variances, source),
         stated=stated,
         table=genotypes.variants.select(used),
@@ -223,7 +155,7 @@ def read_features(
         centre=centre,
         source=genotypes,
     )
-    return replace(found, panels=replace(panels, ld=of_scores, features=found))
+    return replace(panels, ld=of_scores, features=found)
 
 
 def _files(path: Path) -> list[Path]:
@@ -251,8 +183,3 @@ def _stated(
             source.file, source.sha256, source.pgs_id, source.n_variants, source.n_matched,
             unique, sd,
         )  # fmt: skip
-
-
-def _as_variants(k: int) -> VariantTable:
-    names = [f"score{number}" for number in range(1, k + 1)]
-    return VariantTable.of(["1"] * k, names, range(1, k + 1), ["A"] * k, ["C"] * k)

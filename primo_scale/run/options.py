@@ -692,7 +692,7 @@ class ReleaseRequest(GenotypeFiles, AccumulateRequest, FinalizeRequest):
         fields.SCORES,
         default=(),
         heading=MODEL,
-        needs="ld_panel ld_components",
+        needs="ld_panel",
         excludes="prior_weights sumstats subsample ld_blocks row_norm panel_populations",
     )
 

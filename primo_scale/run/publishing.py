@@ -537,7 +537,10 @@ def publish(
     if features is not None:
         weights = features.folded(weights, private=payment is not None)
         size = len(weights.variants)
-        sizes = structs.replace(statement.cohort, n_variants=size, block_sizes=(size,))
+        columns = None if payment is None else planned.design.layout.sizes
+        sizes = structs.replace(
+            statement.cohort, n_variants=size, block_sizes=(size,), component_sizes=columns
+        )
         statement = structs.replace(statement, cohort=sizes)
     if request.out.exists():
         if not is_same_release(request.out, statement):

@@ -166,13 +166,66 @@ def test_a_stack_without_noise_predicts_what_its_scores_do(cohort):
     [
         (("--prior-weights", "PGS000001.txt.gz"), ("--prior-weights", "--score-features")),
         (("--sumstats",), ("--sumstats", "--score-features")),
-        (("--no-ld-components",), ("--score-features", "--ld-components")),
         (("--ld-blocks", "window:9"), ("--ld-blocks", "--score-features")),
     ],
 )
 def test_options_of_variants_are_refused(cohort, options, words):
     options = [cohort.folder / "scores" / each if "PGS" in each else each for each in options]
     refused(cohort.release(*options, out="other"), 2, *words)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--method", "reuse-cov-proj"),
+        ("--method", "reuse-cov-proj-x", "--privacy", "label"),
+        ("--method", "reuse-cov-proj-y", "--privacy", "feature"),
+        ("--method", "ada-ssp"),
+        ("--shrinkage", "effect-variances"),
+    ],
+)
+def test_methods_of_the_papers_take_scores(cohort, options):
+    out = "-".join(options[1:]).replace("--", "")
+    succeeded(cohort.release("--no-ld-components", *options, out=out))
+    succeeded(command(verify, cohort.folder / out))
+    document = read_document(cohort.folder / out)
+    assert document["cohort"]["component_sizes"] == [K]
+    assert document["cohort"]["block_sizes"] == [D]
+
+
+def test_ancestry_of_a_score_is_that_of_its_variants(cohort):
+    names = ["rs", "REF", "ALT"]
+    bim = pd.read_csv(
+        f"{cohort.folder}/cohort.bim", sep="\t", names=["#CHROM", "ID", "x", "y", "ALT", "REF"]
+    )
+    prefix = cohort.folder / "loadings"
+    rows = bim[["#CHROM", "ID", "REF", "ALT"]]
+    frequency = pd.read_csv(f"{PANEL}.afreq", sep="\t").set_index("ID")
+    found = frequency.loc[bim["ID"]]
+    shares = np.where(
+        found["ALT"].to_numpy() == bim["ALT"], found["ALT_FREQS"], 1 - found["ALT_FREQS"]
+    )
+    counts = rows.assign(ALT_CTS=np.rint(1000 * shares).astype(int), OBS_CT=1000)
+    counts.to_csv(f"{prefix}.acount", sep="\t", index=False)
+    loading = np.random.default_rng(5).normal(size=D)
+    path = prefix.with_name("loadings.eigenvec.allele")
+    rows.assign(A1=rows["ALT"], PC1=loading).to_csv(path, sep="\t", index=False)
+    bounds = cohort.folder / "pc-bounds.tsv"
+    bounds.write_text("name\tlower\tupper\nPC1\t-1\t1\n")
+    options = ("--pc-loadings", path, "--covar-bounds", bounds)
+    succeeded(cohort.release(*options, out="ancestry"))
+    succeeded(command(verify, cohort.folder / "ancestry"))
+    slopes = np.load(cohort.folder / "ancestry.work" / "ancestry.npy")[:, 0]
+    design = load_design(cohort.folder / "ancestry.work" / "design.json")
+    # The component is the mean of loadings times standardised genotypes.
+    p = np.rint(1000 * shares) / 1000
+    sd = np.sqrt(2 * p * (1 - p))
+    per_sd = np.divide(loading * 1.0, D)
+    of_copies = np.where(sd > 0, per_sd * sd / (per_sd[sd > 0] ** 2).sum(), 0)
+    scale = design.outcomes.covariates[-1].scale
+    of_score = np.array([each.sd for each in design.features])
+    expected = 16 * (cohort.weights.T @ of_copies) / of_score / scale
+    np.testing.assert_allclose(slopes, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
 def test_scores_that_cannot_be_features_are_refused(cohort, tmp_path):

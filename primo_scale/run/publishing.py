@@ -537,9 +537,9 @@ def publish(
     if features is not None:
         weights = features.folded(weights, private=payment is not None)
         size = len(weights.variants)
-        columns = None if payment is None else planned.design.layout.sizes
+        summed = None if payment is None else planned.design.layout.sizes
         sizes = structs.replace(
-            statement.cohort, n_variants=size, block_sizes=(size,), component_sizes=columns
+            statement.cohort, n_variants=size, block_sizes=(size,), component_sizes=summed
         )
         statement = structs.replace(statement, cohort=sizes)
     if request.out.exists():

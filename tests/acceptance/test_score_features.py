@@ -194,17 +194,14 @@ def test_methods_of_the_papers_take_scores(cohort, options):
 
 
 def test_ancestry_of_a_score_is_that_of_its_variants(cohort):
-    names = ["rs", "REF", "ALT"]
-    bim = pd.read_csv(
-        f"{cohort.folder}/cohort.bim", sep="\t", names=["#CHROM", "ID", "x", "y", "ALT", "REF"]
-    )
+    columns = ["#CHROM", "ID", "cM", "pos", "ALT", "REF"]
+    bim = pd.read_csv(f"{cohort.folder}/cohort.bim", sep="\t", names=columns)
     prefix = cohort.folder / "loadings"
     rows = bim[["#CHROM", "ID", "REF", "ALT"]]
     frequency = pd.read_csv(f"{PANEL}.afreq", sep="\t").set_index("ID")
     found = frequency.loc[bim["ID"]]
-    shares = np.where(
-        found["ALT"].to_numpy() == bim["ALT"], found["ALT_FREQS"], 1 - found["ALT_FREQS"]
-    )
+    same, shares = found["ALT"].to_numpy() == bim["ALT"], found["ALT_FREQS"].to_numpy()
+    shares = np.where(same, shares, 1 - shares)
     counts = rows.assign(ALT_CTS=np.rint(1000 * shares).astype(int), OBS_CT=1000)
     counts.to_csv(f"{prefix}.acount", sep="\t", index=False)
     loading = np.random.default_rng(5).normal(size=D)

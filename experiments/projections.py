@@ -50,9 +50,12 @@ _ESTIMATORS = ("known-noise", "effect-variances", "genetic-factors")
 NONE, BY_X, BY_Y = "no projection", "PRIMO's, by X'X", "PRIMO's, by Y'Y"
 NUCLEAR, ORACLE = "nuclear norm", "nuclear norm, true"
 PSD, TRACE = "semidefinite", "semidefinite, true trace"
-# Projections that are also followed by the posterior for known noise, which needs no penalty.
+# Projections that are also followed by the posterior for known noise, which needs no penalty: for
+# that of the release, as in the product, or (by Y'Y) for what the projection leaves of it.
 THEN_KNOWN = {name: f"{name}, known noise" for name in (BY_Y, TRACE)}
-METHODS = (NONE, BY_X, BY_Y, NUCLEAR, ORACLE, PSD, TRACE, *THEN_KNOWN.values(), *_ESTIMATORS)
+LEFT = f"{BY_Y}, remaining noise"
+_AFTER = (*THEN_KNOWN.values(), LEFT)
+METHODS = (NONE, BY_X, BY_Y, NUCLEAR, ORACLE, PSD, TRACE, *_AFTER, *_ESTIMATORS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +145,7 @@ def projected(
         ORACLE: lambda: nuclear(float(np.linalg.svd(exact, compute_uv=False).sum())),
     }
     if unit is PrivacyUnit.FEATURE:
-        found[BY_Y] = lambda: replace(noisy, cross=_by_outcomes(people, noisy, by_x))
+        found[BY_Y] = lambda: _by_outcomes(people, noisy, by_x)
     if unit is PrivacyUnit.FULL and outcomes is not None:
         found[PSD] = lambda: _stacked(noisy, outcomes, None)
         found[TRACE] = lambda: _stacked(noisy, outcomes, (by_x, by_y))
@@ -167,13 +170,18 @@ def noisy_outcomes(
     return solved.NoisyOutcomes(gram + sigma * noise, sigma)
 
 
-def _by_outcomes(people: Population, noisy: ours.NoisyStatistics, squared_radius: float) -> Float64:
+def _by_outcomes(
+    people: Population, noisy: ours.NoisyStatistics, squared_radius: float
+) -> ours.NoisyStatistics:
+    """Project by Y'Y; the sigma of X'Y is what the projection leaves of the noise, on average."""
     values, vectors = people.outcome_spectrum
     values = values / noisy.unit**2
     target = noisy.cross @ vectors
     multiplier = ball_multiplier(values, (target**2).sum(axis=0), squared_radius)
     kept = np.divide(values, values + multiplier, out=np.zeros_like(values), where=values > 0)
-    return np.asarray((target * kept) @ vectors.T)
+    left = math.sqrt(float(np.sum(kept**2)) / noisy.cross.shape[1])
+    cross = np.asarray((target * kept) @ vectors.T)
+    return replace(noisy, cross=cross, cross_sigma=left * noisy.cross_sigma)
 
 
 def _stacked(
@@ -242,8 +250,12 @@ def _scores(
         statistics = make()
         found.append((name, _best_ridge(people, statistics)))
         if name in THEN_KNOWN:
-            weights = solved.product_weights(statistics, cohort, ESTIMATORS["known-noise"])
+            released = replace(statistics, cross_sigma=noisy.cross_sigma)
+            weights = solved.product_weights(released, cohort, ESTIMATORS["known-noise"])
             found.append((THEN_KNOWN[name], people.r_squared(weights)))
+        if name == BY_Y:
+            weights = solved.product_weights(statistics, cohort, ESTIMATORS["known-noise"])
+            found.append((LEFT, people.r_squared(weights)))
     if not feature:
         found.append((BY_X, _by_features(people, noisy)))
     for estimator in (ESTIMATORS[name] for name in _ESTIMATORS):

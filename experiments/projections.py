@@ -50,12 +50,10 @@ _ESTIMATORS = ("known-noise", "effect-variances", "genetic-factors")
 NONE, BY_X, BY_Y = "no projection", "PRIMO's, by X'X", "PRIMO's, by Y'Y"
 NUCLEAR, ORACLE = "nuclear norm", "nuclear norm, true"
 PSD, TRACE = "semidefinite", "semidefinite, true trace"
-# Projections that are also followed by the posterior for known noise, which needs no penalty: for
-# that of the release, as in the product, or (by Y'Y) for what the projection leaves of it.
-THEN_KNOWN = {name: f"{name}, known noise" for name in (BY_Y, TRACE)}
-LEFT = f"{BY_Y}, remaining noise"
-_AFTER = (*THEN_KNOWN.values(), LEFT)
-METHODS = (NONE, BY_X, BY_Y, NUCLEAR, ORACLE, PSD, TRACE, *_AFTER, *_ESTIMATORS)
+# The posterior for known noise after a projection: for the noise of the release, or (by Y'Y) for
+# what the projection leaves of it, as reuse-cov-proj-y does.
+TRACE_KNOWN, LEFT = f"{TRACE}, known noise", f"{BY_Y}, remaining noise"
+METHODS = (NONE, BY_X, BY_Y, LEFT, NUCLEAR, ORACLE, PSD, TRACE, TRACE_KNOWN, *_ESTIMATORS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,13 +247,10 @@ def _scores(
     for name, make in projected(people, noisy, unit, outcomes).items():
         statistics = make()
         found.append((name, _best_ridge(people, statistics)))
-        if name in THEN_KNOWN:
-            released = replace(statistics, cross_sigma=noisy.cross_sigma)
-            weights = solved.product_weights(released, cohort, ESTIMATORS["known-noise"])
-            found.append((THEN_KNOWN[name], people.r_squared(weights)))
-        if name == BY_Y:
+        then = {BY_Y: LEFT, TRACE: TRACE_KNOWN}.get(name)
+        if then is not None:
             weights = solved.product_weights(statistics, cohort, ESTIMATORS["known-noise"])
-            found.append((LEFT, people.r_squared(weights)))
+            found.append((then, people.r_squared(weights)))
     if not feature:
         found.append((BY_X, _by_features(people, noisy)))
     for estimator in (ESTIMATORS[name] for name in _ESTIMATORS):

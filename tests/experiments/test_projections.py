@@ -4,8 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments import projections
+from experiments import product_methods, product_weights, projections
+from experiments.gaussian_noise import draw
 from experiments.reproduction import Task
+from primo_scale.gaussian.sensitivity import PrivacyUnit
+from primo_scale.methods.catalogue import ESTIMATORS
+from primo_scale.privacy.mechanism import Promise
 
 rng = np.random.default_rng(9)
 
@@ -70,3 +74,19 @@ def test_only_joint_projections_gain_for_few_phenotypes(rows):
     assert share["label", 1.0][projections.BY_X] < 0 < share["label", 1.0][projections.NONE]
     feature = share["feature", 1.0]
     assert feature[projections.BY_Y] > feature[projections.NONE] + 0.05
+
+
+def test_the_remaining_noise_is_what_the_product_uses_after_its_projection():
+    generator = np.random.default_rng(3)
+    people = projections.simulate(25, 300, "independent", generator)
+    promise = Promise(1.0, 1e-7, PrivacyUnit.FEATURE)
+    noisy = product_methods.release(people.cohort, draw(25, 300, generator), promise)
+    made = projections.projected(people, noisy, PrivacyUnit.FEATURE, None)[projections.BY_Y]()
+    known = ESTIMATORS["known-noise"]
+    here = product_weights.product_weights(made, people.cohort, known)
+    product = product_weights.product_weights(
+        noisy, people.cohort, known, method="reuse-cov-proj-y"
+    )
+    assert people.r_squared(here) == pytest.approx(people.r_squared(product), abs=0.002)
+    plain = product_weights.product_weights(noisy, people.cohort, known)
+    assert people.r_squared(plain) < people.r_squared(product) - 0.03

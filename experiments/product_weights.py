@@ -59,23 +59,38 @@ class _InMemory(BlockMatrices):
         """Return None: the smallest eigenvalue of X'X is not measured."""
 
 
+@dataclass(frozen=True, eq=False)
+class NoisyOutcomes:
+    """Y'Y of phenotypes in standard deviations, shape (l, l), and sigma of its noise in svec."""
+
+    gram: Float64
+    sigma: float
+
+
 def solution_of(
-    noisy: NoisyStatistics, cohort: Cohort, estimator: Estimator, *, method: str
+    noisy: NoisyStatistics,
+    cohort: Cohort,
+    estimator: Estimator,
+    *,
+    method: str,
+    outcomes: NoisyOutcomes | None = None,
 ) -> Solution:
     """Solve by a method of the catalogue with the product's solver, in its lattice units.
 
     Of `cohort` only n and, for a method that projects by them, the phenotypes are used; both are
-    public.
+    public. Estimators that fit variances need `outcomes`.
     """
     n_variants, n_phenotypes = noisy.cross.shape
     chosen = METHODS[method]
-    # Only a method that projects by Y'Y reads more than the first row, which is of the constant.
-    n_rows = 1 + n_phenotypes if chosen.projects_phenotypes else 1
-    outcomes = np.zeros((n_rows, 1 + n_phenotypes), np.int64)
-    outcomes[0, 0] = cohort.n
+    # Without Y'Y there is only the first row, which is of the constant.
     if chosen.projects_phenotypes:
         Y = cohort.phenotypes / noisy.unit
-        outcomes[1:, 1:] = _on_lattice(Y.T @ Y)
+        outcomes = NoisyOutcomes(Y.T @ Y, 0.0)
+    n_rows = 1 if outcomes is None else 1 + n_phenotypes
+    outcome_gram = np.zeros((n_rows, 1 + n_phenotypes), np.int64)
+    outcome_gram[0, 0] = cohort.n
+    if outcomes is not None:
+        outcome_gram[1:, 1:] = _on_lattice(outcomes.gram)
     cross = np.hstack([np.zeros((n_variants, 1)), noisy.cross])
     statistics = _InMemory(
         path=Path(),
@@ -83,13 +98,19 @@ def solution_of(
         layout=BlockLayout((0, n_variants), 1, n_phenotypes),
         dense_gram=_on_lattice(noisy.gram),
         dense_cross=_on_lattice(cross),
-        outcomes=outcomes,
+        outcomes=outcome_gram,
     )
-    return solve_statistics(statistics, _inputs(noisy, cohort), chosen, estimator)
+    inputs = _inputs(noisy, cohort, 0.0 if outcomes is None else outcomes.sigma)
+    return solve_statistics(statistics, inputs, chosen, estimator)
 
 
 def product_weights(
-    noisy: NoisyStatistics, cohort: Cohort, estimator: Estimator, *, method: str = "reuse-cov-gauss"
+    noisy: NoisyStatistics,
+    cohort: Cohort,
+    estimator: Estimator,
+    *,
+    method: str = "reuse-cov-gauss",
+    outcomes: NoisyOutcomes | None = None,
 ) -> Float64:
     """Return the product's weights for haplotypes and phenotypes as simulated, shape (d, l).
 
@@ -100,7 +121,13 @@ def product_weights(
     together = METHODS[method].projects_phenotypes or estimator.fits_variances
     step = n_phenotypes if together else _PHENOTYPES_AT_A_TIME
     parts = [
-        solution_of(_part(noisy, slice(start, start + step)), cohort, estimator, method=method)
+        solution_of(
+            _part(noisy, slice(start, start + step)),
+            cohort,
+            estimator,
+            method=method,
+            outcomes=outcomes,
+        )
         for start in range(0, n_phenotypes, step)
     ]
     weights = np.hstack([part.genotypes for part in parts])
@@ -135,11 +162,14 @@ def _on_lattice(values: Float64) -> Int64:
     return np.asarray(np.rint(_UNIT * values), np.int64)
 
 
-def _inputs(noisy: NoisyStatistics, cohort: Cohort) -> SolveInputs:
+def _inputs(noisy: NoisyStatistics, cohort: Cohort, outcome_sigma: float) -> SolveInputs:
     return SolveInputs(
         bounds=public_bounds(cohort, noisy.bounds),
         scales=replace(
-            no_noise(1), gram=(noisy.gram_sigma * _UNIT,), phenotype_cross=noisy.cross_sigma * _UNIT
+            no_noise(1),
+            gram=(noisy.gram_sigma * _UNIT,),
+            phenotype_cross=noisy.cross_sigma * _UNIT,
+            phenotype_gram=outcome_sigma * _UNIT,
         ),
         recipe=Recipe(),
         delta=1.0,  # of no method here

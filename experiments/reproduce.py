@@ -17,8 +17,10 @@ from experiments import (
     primo_figures,
     primo_lemmas,
     primo_rates,
+    projections,
     reconstruction,
     side_by_side,
+    sketching_figures,
     thesis_bound,
     thesis_figures,
     wu_figures,
@@ -42,6 +44,8 @@ FIGURES = {
     **thesis_bound.FIGURES,
     **side_by_side.FIGURES,
     **reconstruction.FIGURES,
+    **sketching_figures.FIGURES,
+    **projections.FIGURES,
     **{name: make(None) for name, make in ON_TABLES.items()},
 }
 

@@ -475,21 +475,30 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
 
 
 def _write_tables(plan: IngestPlan, group: groups.Group) -> None:
-    columns: dict[str, npt.NDArray[Any]]
     records = [plan.record_path(number) for number in range(plan.n_partitions)]
     columns = {
         "genotype_counts": np.concatenate([np.load(record)["counts"] for record in records]),
         "chunk_crc32c": np.stack([np.load(record)["crc32c"] for record in records]),
     }
-    for table, rows in (("variant", plan.variants), ("sample", plan.samples)):
-        columns |= {f"{table}_{name}": values for name, values in vars(rows).items()}
     with files.disk_errors_explained(plan.partial):
-        for name, values in columns.items():
-            if values.dtype == object:
-                groups.write_strings(group, name, values.tolist())
-                continue
-            chunks = min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:]
-            groups.write_array(group, name, values, chunks)
+        write_tables(group, columns, plan.variants, plan.samples)
+
+
+def write_tables(
+    group: groups.Group,
+    columns: dict[str, npt.NDArray[Any]],
+    variants: VariantTable,
+    samples: SampleTable,
+) -> None:
+    """Write some columns, and those of the tables, to a genotype store."""
+    for table, rows in (("variant", variants), ("sample", samples)):
+        columns |= {f"{table}_{name}": values for name, values in vars(rows).items()}
+    for name, values in columns.items():
+        if values.dtype == object:
+            groups.write_strings(group, name, values.tolist())
+            continue
+        chunks = min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:]
+        groups.write_array(group, name, values, chunks)
 
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:

@@ -186,9 +186,9 @@ ONE_BLOCK, PANEL_RULE = "one dense block", "cuts of least LD in "
 _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
     "forecast of docs/maths/planning.md, for a trait that is known of everybody in the cohort, "
-    "with a heritability of {:.3g} spread evenly over the variants, and the linkage disequilibrium "
-    "expected at their positions"
+    "with a heritability of {:.3g} spread evenly over the {}"
 )
+_VARIANTS = "variants, and the linkage disequilibrium expected at their positions"
 RELATIVES = (
     "relatives among the people held out and the other people raise R^2 above that in strangers"
 )
@@ -211,14 +211,17 @@ NO_COMPLETE_CASES = (
 CHOICE_BY_SCORE = "extract_by_prior"
 
 
-def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> str:
+def effective_size_in_words(
+    heritability: float | None, *, on_scores: bool, stacked: bool = False
+) -> str:
     """Return the definition of the effective sample size, with and without public scores.
 
     `heritability` is that of the forecast's trait, or None for a release without noise.
     """
     definition = "no noise: the cohort's own size"
     if heritability is not None:
-        definition = _EFFECTIVE_SIZE.format(heritability)
+        columns = "public scores of the people" if stacked else _VARIANTS
+        definition = _EFFECTIVE_SIZE.format(heritability, columns)
     return definition + ("; public scores are not counted" if on_scores else "")
 
 
@@ -300,8 +303,9 @@ def ancestry_notes(document: Mapping[str, Any]) -> list[str]:
 
 def rests_on_scores(document: Mapping[str, Any]) -> bool:
     """Return whether weights build on public scores, or are of variants that one chose."""
-    sources = [each["source"] for each in document["public_inputs"]["sources"]]
-    return CHOICE_BY_SCORE in sources or bool(document["estimation"]["public_scores"])
+    public, scores = document["public_inputs"], document["estimation"]["public_scores"]
+    sources = [each["source"] for each in public["sources"]]
+    return CHOICE_BY_SCORE in sources or bool(scores or public["score_features"])
 
 
 def _accuracy_in_words(phenotype: Mapping[str, Any], noise: float, beyond: str) -> Iterator[str]:

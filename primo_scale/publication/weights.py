@@ -66,6 +66,7 @@ class ScoringWeights:
     # Public dosage of allele1 in [0, 2] that replaces a missing genotype, shape (d,).
     centre_dosage: Floats
     summary: SummaryStatistics | None = None  # marginal effects, if the release publishes them
+    stack: Floats | None = None  # weights of K public scores for each sd, shape (K, l)
 
 
 def variant_rows(variants: VariantTable) -> Iterator[VariantRow]:
@@ -81,6 +82,7 @@ def write_files(directory: Path, weights: ScoringWeights, document: Document) ->
     """Write all files that are made from the weights."""
     writers = [_write_weights, _write_covariates, _write_centres, _write_pgs_files]
     writers += [_write_sumstats] * document["summary_statistics"]
+    writers += [_write_stack] * bool(document["public_inputs"]["score_features"])
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda write: write(directory, weights, document), writers))
 
@@ -116,6 +118,16 @@ def _write_covariates(directory: Path, weights: ScoringWeights, document: Docume
     ]
     content = "".join([formats.covariates_header(document), *lines])
     (directory / files.COVARIATES_FILE).write_text(content, encoding="utf-8")
+
+
+def _write_stack(directory: Path, weights: ScoringWeights, document: Document) -> None:
+    """Write the stamp, a header, and the weights of one sd of each public score."""
+    if weights.stack is None:
+        raise ValueError("the release states scores without weights")
+    names = (f"{each['name']}\t" for each in document["public_inputs"]["score_features"])
+    content = b"".join(_text_rows(names, weights.stack)).decode()
+    header = formats.stack_header(document)
+    (directory / files.STACK_FILE).write_text(header + content, encoding="utf-8")
 
 
 def _write_centres(directory: Path, weights: ScoringWeights, document: Document) -> None:

@@ -50,8 +50,9 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     The design that is returned is that of adjusted phenotypes.
     """
     store, request, panels, design = plan.store, plan.request, plan.panels, plan.design
+    genotypes = plan.genotypes or store
     if panels.frequencies is not None:
-        public_inputs.warn_of_other_alleles(store, panels.frequencies)
+        public_inputs.warn_of_other_alleles(genotypes, panels.frequencies)
     work_dir = request.work_dir
     root = work_directory.store_root(work_dir, request.object_store)
     if request.object_store is not None:
@@ -64,7 +65,7 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     if panels.loadings is not None:
         with stage("principal components"):
             projected = public_inputs.project(
-                work_dir / work_directory.PRINCIPAL_COMPONENTS, store, panels.loadings
+                work_dir / work_directory.PRINCIPAL_COMPONENTS, genotypes, panels.loadings
             )
     held_out = None
     if design.held_out:
@@ -87,7 +88,9 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     if panels.loadings is not None and design.clipped:
         public_inputs.write_ancestry(
             work_dir / work_directory.ANCESTRY,
-            genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
+            genotypes_by_components(
+                panels.loadings, design.genotypes, design.outcomes, panels.features
+            ),
         )
     digests = {
         "genotypes": store.identity_digest,

@@ -42,6 +42,7 @@ from primo_scale.verify import document as stated
 from primo_scale.verify.held_out_accuracy import share_of_codes
 
 if TYPE_CHECKING:
+    from primo_scale.evaluation.score_features import ScoreFeatures
     from primo_scale.evaluation.scores import MatchedWeights
 
 MANY_PHENOTYPES = 100
@@ -157,6 +158,7 @@ class Design:
     genetic_factors: int | None = None
     adjustment: PaidAdjustment | None = None  # None before it was paid for
     rounds: int = 1  # measurements of X'Y, of which the second has directions chosen by the first
+    features: tuple[stated.StatedFeature, ...] = ()  # public scores that are the variants
 
     @property
     def clipped(self) -> bool:
@@ -378,6 +380,8 @@ class Design:
         if self.populations is not None:
             choices["populations"] = self.populations.source.sha256, self.populations.panel
         choices.pop("genetic_factors", None)  # absent in a design of an earlier version
+        if not self.features:
+            choices.pop("features")
         return files.sha256_of_json(choices)
 
 
@@ -441,6 +445,7 @@ class PublicPanels:
     settled: PanelDesign | None = None  # choices that an earlier run made from `ld`
     loadings: Loadings | None = None  # of principal components
     populations: PanelPopulations | None = None  # of the people of `ld`
+    features: ScoreFeatures | None = None  # public scores in place of variants, and of `ld`
 
 
 @dataclass(frozen=True)
@@ -465,6 +470,7 @@ class PlannedRelease:
     build: str  # that the release states
     panel: LdPanel | None = None  # where its people have populations
     deployment: stated.Deployment | None = None  # the custodian's words, if any were given
+    features: ScoreFeatures | None = None  # public scores that are the variants
 
 
 def make_design(
@@ -488,7 +494,8 @@ def make_design(
         )
     coding, reference = genotype_coding.uninformative_coding(len(variants)), None
     if (matched := panels.frequencies) is not None:
-        coding = genotype_coding.reference_coding(matched)
+        features = panels.features
+        coding = genotype_coding.reference_coding(matched) if features is None else features.coding
         reference = stated.PublicFile(matched.path.name, matched.sha256)
     design = Design(
         n_samples=n_samples,
@@ -497,10 +504,10 @@ def make_design(
         subsample=privacy.subsample,
         boundaries=(
             block_boundaries(model.ld_blocks, variants)
-            if model.ld_blocks is not None or panels.ld is None
+            if model.ld_blocks is not None or panels.ld is None or panels.features is not None
             else panel_boundaries(panels.ld)
         ),
-        ld_blocks=_ld_blocks_rule(model, panels.ld),
+        ld_blocks=_ld_blocks_rule(model, None if panels.features is not None else panels.ld),
         genotypes=coding,
         outcomes=outcomes,
         reference=reference,
@@ -514,6 +521,7 @@ def make_design(
         dosages=dosages,
         genetic_factors=model.genetic_factors,
         rounds=_rounds(model, privacy, len(variants), len(outcomes.phenotypes)),
+        features=() if panels.features is None else panels.features.stated,
     )
     if design.guarantee is None:
         return design

@@ -346,6 +346,7 @@ PUBLIC_FILE = Kind("path", _public_file, "FILE")
 """File of which a release repeats the name, without directories."""
 PATHS = Kind("one or several path", expanded_paths, "PATH[,PATH...]", several=True)
 PUBLIC_FILES = Kind("one or several path", _public_files, "PREFIX[,PREFIX...]", several=True)
+SCORES = several(PATH, metavar="DIR|FILE", repeats=True)
 LOCATION = Kind("path or URL", _location, "PATH|URL")
 
 

@@ -181,11 +181,16 @@ def _ingest_sum_and_publish(request: options.ReleaseRequest) -> None:
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
     plan = prepare(request)
     _check_reachable(request, plan)
-    bucket, store, release = request.object_store, plan.store, plan.release
-    if release is None:
+    bucket, store, release = request.object_store, plan.genotypes, plan.release
+    if release is None or store is None:
         raise ValueError("the plan has no release")
     if not isinstance(request.genotypes, locations.Location):
         store = ingest_stage(request.files, request.work_dir / GENOTYPES, planned=store)
+    plan = replace(plan, genotypes=store)
+    if release.features is not None:
+        from primo_scale.run.score_features import write_features  # loads pandas
+
+        store = write_features(release.features, store)
     if bucket is not None and isinstance(store.path, Path):
         claim(bucket, request.work_dir)
         store = copy_stage(store, bucket / GENOTYPES)

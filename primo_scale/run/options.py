@@ -242,7 +242,7 @@ class Model(Checked):
     genetic_factors: int | None = option(
         fields.count(metavar="K"), expert=True, needs="ld_panel ld_components"
     )
-    rounds: int | None = option(fields.count("[1, 2]"))
+    rounds: int | None = option(fields.count("[1, 2]"), expert=True)
     row_norm: float | None = option(fields.number("(0, inf)"), expert=True)
 
 
@@ -678,12 +678,23 @@ class ReleaseRequest(GenotypeFiles, AccumulateRequest, FinalizeRequest):
         Store written by ingest, in place of files.
     work_dir
         Private directory for intermediate files (OUT.work).
+    score_features
+        Public scores (files of the PGS Catalog, releases, their weights.tsv.gz, or folders) to
+        stack: they take the place of the variants, and the result is one score of variants for each
+        phenotype (docs/maths/weights.md).
     """
 
     genotypes: Location | PlinkArray | None = option(  # type: ignore[assignment]
         SOURCE, heading=GENOTYPES, excludes=_OF_FILES
     )
     _work_dir: Path | None = option(fields.PATH, heading=FILES)
+    score_features: tuple[Path, ...] = option(
+        fields.SCORES,
+        default=(),
+        heading=MODEL,
+        needs="ld_panel",
+        excludes="prior_weights sumstats subsample ld_blocks row_norm panel_populations",
+    )
 
     def check(self) -> None:
         """Refuse a method that does not fit."""
@@ -800,7 +811,6 @@ def _prevalences(value: Any, _: str) -> dict[str, float]:
     return shares
 
 
-SCORES = fields.several(fields.PATH, metavar="DIR|FILE", repeats=True)
 PREVALENCES = Kind("mapping of str to float", _prevalences, "NAME=K", several=True, repeats=True)
 
 
@@ -838,7 +848,7 @@ class EvaluationRequest(GenotypeInputs):
 
     HEADING = OUTCOMES
 
-    weights: tuple[Path, ...] = option(SCORES, default=NEEDED, heading="Scores")
+    weights: tuple[Path, ...] = option(fields.SCORES, default=NEEDED, heading="Scores")
     genotypes: Location | None = option(fields.LOCATION, heading="Genotypes")
     pheno: Path = option(fields.FILE, default=NEEDED)
     covar: Path | None = option(fields.FILE)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -57,6 +58,9 @@ from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.storage.resuming import is_of_this_request
 from primo_scale.verify.formats import pgs_file_stems
+
+if TYPE_CHECKING:
+    from primo_scale.evaluation.score_features import ScoreFeatures
 
 _BLOCK_GROUPS = 4
 _SDS = 5.0  # bounds of the assumed phenotypes, in standard deviations from the mean
@@ -347,6 +351,8 @@ class Plan:
     sums: Needs | None = None  # None if the statistics are finished
     rows: OutcomeRows | None = None  # outcomes; None if they are aligned already
     warnings: tuple[str, ...] = ()  # of a dry run; a run logs its warnings
+    # Store that score features are computed from; `store`, if there are none.
+    genotypes: GenotypeStore | None = None
 
     def __repr__(self) -> str:
         layout, sizes = self.design.layout, (self.design.n_samples, self.design.n_variants)
@@ -366,6 +372,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         store = open_genotype_store(request.genotypes)
     else:
         store = planned_genotypes(request.files, destination, ld_panel=request.ld_panel)
+    genotypes = store
     known = designs.find_design(work_dir / work_directory.DESIGN)
     coding, loadings = public_inputs.outcome_coding(request, request, store)
     phenotypes = [p.name for p in coding.phenotypes]
@@ -375,6 +382,13 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         request, store, coding, loadings,
         private=not request.non_private, settled=None if known is None else known.panel,
     )  # fmt: skip
+    if isinstance(request, options.ReleaseRequest) and request.score_features:
+        from primo_scale.run.score_features import read_features  # loads pandas
+
+        build = tables.genome_build(request.genome_build, store.variants)
+        path = work_dir / work_directory.SCORE_FEATURES
+        panels = read_features(request.score_features, store, panels, build, path)
+        store = panels.features or store
     bucket = request.object_store
     variants, dosages = store.variants, store.packing is DOSAGES
     design = designs.make_design(
@@ -389,11 +403,13 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if isinstance(request, options.ReleaseRequest):
         sumstats, populations = request.sumstats, design.populations
         panel = panels.ld if populations is not None and populations.members else None
-        release = _planned_release(design, request, store, panel)
+        release = _planned_release(design, request, store, panel, genotypes, panels.features)
     chosen = choose(design, Fit(), private=design.clipped) if release is None else release.chosen
     accuracy = _expected_accuracy(design, store, chosen, request)
     _ask_ledger(request, store, design)
     memory = release_memory(design, chosen, sumstats=sumstats)
+    if panels.features is not None:
+        memory += panels.features.needed_bytes(len(phenotypes))
     summed = aligned = False
     if bucket is None or work_directory.last_claimed(work_dir) == str(bucket):
         root = work_directory.store_root(work_dir, bucket)
@@ -403,7 +419,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if summed:
         _refuse_other_design(known, design, work_dir)
     else:
-        sums = _sum_needs(request, store, design, chosen, memory)
+        sums = _sum_needs(request, store, design, chosen, memory, genotypes)
     if release is not None:
         refuse_small_memory(design, memory)
     if not (summed or aligned):
@@ -416,16 +432,19 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
             to_adjust=design.clipped,
             people_file=store.people_file,
         )
-    return Plan(request, store, design, panels, release, accuracy, sums, rows)
+    return Plan(request, store, design, panels, release, accuracy, sums, rows, genotypes=genotypes)
 
 
 def prepare_release(request: FinalizeRequest) -> designs.PlannedRelease:
     """Return the plan of a release of finished statistics, unless it is refused."""
     design = designs.load_design(request.work_dir / work_directory.DESIGN)
+    if design.features:
+        remedy = "Run release again with the same --score-features"
+        raise UsageError("these are sums of scores", where=request.work_dir, remedy=remedy)
     store = open_genotype_store(parse_location(design.genotype_store))
     _refuse_other_guarantee(design, request)
     panel = public_inputs.open_panel(design, store.variants)
-    release = _planned_release(design, request, store, panel)
+    release = _planned_release(design, request, store, panel, store)
     _expected_accuracy(design, store, release.chosen, request)
     if not request.non_private and design.guarantee is not None:
         payments.announce_opening(store, design.guarantee, request)
@@ -485,10 +504,12 @@ def _planned_release(
     request: FinalizeRequest,
     store: GenotypeStore,
     panel: LdPanel | None,
+    genotypes: GenotypeStore,
+    features: ScoreFeatures | None = None,
 ) -> designs.PlannedRelease:
     """Return the release with its method, public scores and genome build, unless it is refused."""
     private = not request.non_private
-    variants, chosen = store.variants, choose(design, request, private=private)
+    variants, chosen = genotypes.variants, choose(design, request, private=private)
     if request.sumstats and (design.components is not None or design.reference is None):
         raise UsageError(
             "summary statistics are of single variants, not LD components, and their effects are "
@@ -516,7 +537,9 @@ def _planned_release(
     deployment = None
     if request.deployment is not None:
         deployment = public_inputs.read_deployment(request.deployment)
-    return designs.PlannedRelease(design, request, store, chosen, build, panel, deployment)
+    return designs.PlannedRelease(
+        design, request, store, chosen, build, panel, deployment, features
+    )
 
 
 def _expected_accuracy(
@@ -536,7 +559,7 @@ def _expected_accuracy(
             "person change by a factor of at most e^%g (docs/how-to/choose.md)",
             given.epsilon, _LARGEST_EPSILON, given.epsilon,
         )  # fmt: skip
-    if design.n_variants <= FEW_VARIANTS:
+    if design.n_variants <= FEW_VARIANTS and not design.features:
         LOGGER.warning("%s", few_variants_in_words(design.n_variants))
     if not outcome_coding.has_components(
         covariate.name for covariate in design.outcomes.covariates
@@ -639,6 +662,7 @@ def _sum_needs(
     design: Design,
     chosen: designs.ChosenMethod,
     release_bytes: int,
+    genotypes: GenotypeStore,
 ) -> Needs:
     """Log the needs of the sums and of the release after them; refuse a small machine."""
     # Load the table of people now: it stays in the memory that this process is measured to use.
@@ -693,6 +717,8 @@ def _sum_needs(
         LOGGER.info("pre-flight: %s in %s", in_bucket, request.object_store)
         # Rows of people are sorted on this disk before they are copied to the bucket.
         disk = max(rows, later)
+    if design.features:
+        disk, store = disk + store.n_samples * store.n_variants, genotypes
     if isinstance(store, PlannedGenotypes):
         disk += ingest.store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)

@@ -14,7 +14,6 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,7 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes import coding as genotype_coding
 from primo_scale.genotypes.coding import MOST_MATCHED, MatchedFrequencies
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
-from primo_scale.genotypes.tables import NOT_REPORTED, SampleTable, VariantTable
+from primo_scale.genotypes.tables import NOT_REPORTED, Index, SampleTable, VariantTable
 from primo_scale.interruption import check
 from primo_scale.machine import n_threads
 from primo_scale.methods.effects import PublicScores
@@ -47,6 +46,7 @@ from primo_scale.verify import document as statements
 if TYPE_CHECKING:
     import pandas as pd
 
+    from primo_scale.evaluation.score_features import ScoreFeatures
     from primo_scale.evaluation.scores import Genotypes, MatchedWeights, ScoringFile
 
 _PRIOR = "--prior-weights"
@@ -290,7 +290,7 @@ def read_prior_scores(
     """Read the public scores of a release and their origins, and log how they match."""
     phenotypes = [p.name for p in design.outcomes.phenotypes]
     columns = [
-        column for file in priors for column in _read_columns(file, variants, phenotypes, build)
+        column for file in priors for column in read_columns(file, variants, phenotypes, build)
     ]
     if not columns:
         return None, ()
@@ -301,13 +301,21 @@ def read_prior_scores(
     return PublicScores(effects, used), sources
 
 
-def _read_columns(
-    file: PriorFile, variants: VariantTable, phenotypes: list[str], build: str
+def read_columns(
+    file: PriorFile,
+    variants: VariantTable,
+    phenotypes: list[str] | None,
+    build: str,
+    *,
+    option: str = _PRIOR,
 ) -> Iterator[tuple[Float64, str | None, statements.StatedScore]]:
-    """Yield effects per copy, the phenotype (None for every one) and the source of each score."""
+    """Yield effects per copy, the phenotype (None for every one) and the source of each score.
+
+    Without names of phenotypes, every score of the file counts.
+    """
     from primo_scale.evaluation.scores import match_weights
 
-    if file.phenotype is not None and file.phenotype not in phenotypes:
+    if phenotypes is not None and file.phenotype not in (None, *phenotypes):
         raise UsageError(
             "the release has no such phenotype",
             where=_PRIOR,
@@ -319,7 +327,7 @@ def _read_columns(
         LOGGER.warning(
             "%s %s is matched by position, and the genome build of the file or of the genotypes "
             "is not known: give --genome-build, and check that they are the same",
-            _PRIOR, file.path,
+            option, file.path,
         )  # fmt: skip
     elif read.by_position and read.build != build:
         raise InputError(
@@ -328,7 +336,7 @@ def _read_columns(
             remedy="Give a file with rsID, or one lifted to the genotypes' genome build",
         )
     matched = match_weights(read, variants, may_be_wider=True)
-    LOGGER.info("%s %s: %s", _PRIOR, file.path, matched.counts.in_words())
+    LOGGER.info("%s %s: %s", option, file.path, matched.counts.in_words())
     sha256, counts = files.sha256_of_file(read.weights_path), matched.counts
     pgs_id = None if read.pgs_id is None else one_line(read.pgs_id)
     file_name = one_line(file.path.resolve().name)
@@ -440,8 +448,6 @@ def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRo
 
     They are 8 bytes for each person and component, and in memory until all are computed.
     """
-    from primo_scale.evaluation.scores import people_of_store, score_people
-
     request = files.sha256_of_json(
         {"loadings": loadings.source.sha256, "store": store.identity_digest}
     )
@@ -450,33 +456,54 @@ def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRo
         if groups.attributes_of(group)["request"] == request:
             return ComponentRows(request, groups.array_of(group, _ARRAY))
     values = np.empty((store.n_samples, len(loadings.bounds)))
+
+    def keep(samples: slice, scores: Float64) -> None:
+        values[samples] = scores * loadings.step
+
+    score_everybody("principal components", store, loadings.weights, keep)
+    group = groups.create_group(path, _KIND, {"request": request})
+    array = groups.write_array(group, _ARRAY, values, (store.chunk_shape[1], values.shape[1]))
+    groups.flush(group)
+    groups.mark_complete(group, {})
+    return ComponentRows(request, array)
+
+
+def score_everybody(
+    words: str,
+    store: GenotypeStore,
+    weights: MatchedWeights,
+    keep: Callable[[slice, Float64], None],
+) -> None:
+    """Score all people of a store in one reading, on all threads; `keep` gets those of a chunk."""
+    from primo_scale.evaluation.scores import people_of_store, score_people
+
     width = store.chunk_shape[1]
     starts = range(0, store.n_samples, width)
 
     def score_chunk(start: int) -> None:
         samples = slice(start, min(start + width, store.n_samples))
         people = people_of_store(store, samples, np.arange(samples.stop - samples.start))
-        values[samples] = score_people(people, loadings.weights) * loadings.step
+        keep(samples, score_people(people, weights))
 
     with (
-        progress_bar("principal components", "chunks") as move,
+        progress_bar(words, "chunks") as move,
         threadpool_limits(1),
         ThreadPoolExecutor(n_threads()) as threads,
     ):
         for done, _ in enumerate(threads.map(score_chunk, starts), 1):
             check()
             move(done, len(starts))
-    group = groups.create_group(path, _KIND, {"request": request})
-    array = groups.write_array(group, _ARRAY, values, (width, values.shape[1]))
-    groups.flush(group)
-    groups.mark_complete(group, {})
-    return ComponentRows(request, array)
 
 
 def genotypes_by_components(
-    loadings: Loadings, genotypes: genotype_coding.GenotypeCoding, outcomes: OutcomeCoding
+    loadings: Loadings,
+    genotypes: genotype_coding.GenotypeCoding,
+    outcomes: OutcomeCoding,
+    features: ScoreFeatures | None = None,
 ) -> Float64:
     """Return the regression of coded genotypes on the codes of the components, shape (d, k).
+
+    If there are score features, it is that of their codes.
 
     For orthogonal loadings a of standardised genotypes z, the component p = s a'z explains
     ``a p / (s |a|^2)`` of z. It is a function of the public loadings alone.
@@ -487,9 +514,11 @@ def genotypes_by_components(
     per_sd = matched.per_allele1 * loadings.step * sd
     slopes = per_sd * sd / np.maximum((per_sd**2).sum(axis=0), np.finfo(np.float64).tiny)
     scale = [each.scale for each in outcomes.covariates[-len(loadings.bounds) :]]
-    found = np.zeros((len(genotypes.multiplier), len(scale)))
-    found[matched.variants] = slopes * genotypes.multiplier[matched.variants, None] / scale
-    return found
+    n_variants = len(genotypes.multiplier) if features is None else features.source.n_variants
+    found = np.zeros((n_variants, len(scale)))
+    found[matched.variants] = slopes
+    found = found if features is None else features.in_copies(found)
+    return np.asarray(found * genotypes.multiplier[:, None] / scale)
 
 
 def write_ancestry(path: Path, slopes: Float64) -> None:
@@ -516,11 +545,22 @@ def _standardised(matched: MatchedWeights, frequency: Float64) -> tuple[MatchedW
     sd = np.sqrt(2 * frequency * (1 - frequency))
     each = np.divide(1 / len(sd), sd, out=np.zeros_like(sd), where=sd > 0)
     weights = matched.per_allele1 * each[:, None]
+    return exact_weights(matched.variants, weights, 2 * frequency, matched.counts)
+
+
+def exact_weights(
+    variants: Index, weights: Float64, centre: Float64, counts: genotype_coding.MatchCounts
+) -> tuple[MatchedWeights, float]:
+    """Return integer weights whose sums are exact, and their unit.
+
+    A missing genotype counts as the centre, at which a score is 0.
+    """
+    from primo_scale.evaluation.scores import MatchedWeights
+
     largest = 2 * np.abs(weights).sum(axis=0).max(initial=np.finfo(np.float64).tiny)
     step = 2.0 ** math.ceil(math.log2(largest * _CENTRE / _EXACT) + 1)
-    integers, centre = np.rint(weights / step), np.rint(2 * frequency * _CENTRE) / _CENTRE
-    constant = -(centre @ integers)
-    return replace(matched, per_allele1=integers, constant=constant, centre=centre), step
+    integers, centre = np.rint(weights / step), np.rint(centre * _CENTRE) / _CENTRE
+    return MatchedWeights(variants, integers, -(centre @ integers), centre, counts), step
 
 
 def _bounds(

@@ -121,7 +121,9 @@ def make_statement(
     inputs, mechanism = statement.public_inputs, payment.mechanism
     if payment.chosen_by_score:
         inputs = structs.replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
-    definition = wording.effective_size_in_words(payment.heritability, on_scores=on_scores)
+    definition = wording.effective_size_in_words(
+        payment.heritability, on_scores=on_scores, stacked=bool(design.features)
+    )
     n_fixed = 1 + len(design.outcomes.covariates)
     return structs.replace(
         statement,
@@ -282,6 +284,7 @@ def _public_inputs(design: Design, genome_build: str) -> stated.PublicInputs:
         ld_panel=ld_panel,
         pc_loadings=design.loadings,
         panel_populations=None if design.populations is None else design.populations.source,
+        score_features=design.features,
     )
 
 
@@ -305,12 +308,14 @@ def _sources(design: Design, build: str) -> tuple[stated.Source, ...]:
     measured = "noisy regression on the covariates, before anything else"
     of_blocks = f"{len(norms)} bounds, listed in release.json" if norms else ""
     planned = "planner, from public sizes and the noise"
+    stacked = f"{len(design.features)}, listed in release.json" * bool(design.features)
     # Input, its value, which is empty if there is none, and its source.
     rows = (
         ("Genotypes", f"dosages in steps of 1/{DOSAGES.steps}" * design.dosages, "--dosages"),
         ("Reference allele frequencies", *frequencies),
         ("LD blocks", design.ld_blocks, by_rule),
         ("LD panel", _name_and_digest(panel), "--ld-panel, public people"),
+        ("Public scores in place of variants", stacked, "--score-features"),
         ("Genetic factors of the phenotypes", design.genetic_factors, "genetic_factors"),
         ("Genome build", build, "--genome-build, or positions of known variants"),
         ("Number of people planned for", design.nominal_n, "--nominal-n"),
@@ -528,15 +533,24 @@ def publish(
     request = planned.request
     statement = make_statement(planned.design, solved, payment, planned.build)
     statement = structs.replace(statement, deployment=planned.deployment)
+    weights, features = solved.weights, planned.features
+    if features is not None:
+        weights = features.folded(weights, private=payment is not None)
+        size = len(weights.variants)
+        summed = None if payment is None else planned.design.layout.sizes
+        sizes = structs.replace(
+            statement.cohort, n_variants=size, block_sizes=(size,), component_sizes=summed
+        )
+        statement = structs.replace(statement, cohort=sizes)
     if request.out.exists():
         if not is_same_release(request.out, statement):
             raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
         refuse_damaged(request.out, None if signer is None else signer.public_key)
         LOGGER.info("%s: this release is published already", request.out)
     else:
-        publish_release(request.out, solved.weights, statement, signer=signer)
+        publish_release(request.out, weights, statement, signer=signer)
     document = json.loads((request.out / stated.RELEASE.name).read_bytes())
-    columns = zip(solved.weights.phenotypes, solved.weights.per_allele.T, strict=True)
+    columns = zip(weights.phenotypes, weights.per_allele.T, strict=True)
     if names := [name for name, column in columns if not column.any()]:
         LOGGER.warning(
             "all weights are 0 of %d of %d phenotypes, which the noise hides or which do not vary: "

@@ -32,11 +32,13 @@ PANEL, COMPONENTS = "ld_panel.json", "ld_components.zarr"
 DIRECTIONS, OWN_SUMS = "own_directions.zarr", "own_sums.zarr"
 SECOND_PARTIALS = "second_partials.zarr"
 PRINCIPAL_COMPONENTS, ANCESTRY = "principal_components.zarr", "ancestry.npy"
+SCORE_FEATURES = "score_features.zarr"
 """Names in the work directory."""
 INTERMEDIATES = (
     OUTCOMES, PARTIALS, STATISTICS, NOISE, COMPONENTS, PANEL, PRINCIPAL_COMPONENTS, "scratch",
     DESIGN, HOLD_OUT_KEY, UNADJUSTED, "adjustment.json", RUN_LOG, ANCESTRY,
     "progress.json", CLAIMS, "published.json", DIRECTIONS, OWN_SUMS, SECOND_PARTIALS,
+    SCORE_FEATURES,
 )  # fmt: skip
 """Private files and directories of a run besides its genotypes, all that a purge may delete.
 

@@ -227,6 +227,21 @@ class Source(Struct, frozen=True):
     source: Text  # option that gave the value, or rule that computed it from other public inputs
 
 
+class MatchedScore(PublicFile, frozen=True):
+    """Public score, as far as the release has its variants."""
+
+    pgs_id: Text | None  # identifier in the header of a PGS Catalog file
+    n_variants: Positive  # of the score
+    n_matched: Positive  # of them, those that the release has
+
+
+class StatedFeature(MatchedScore, frozen=True):
+    """Public score that takes the place of variants, and that the weights stack."""
+
+    name: Text  # in stack.tsv
+    sd: PositiveAmount  # of the score in the LD panel
+
+
 class PublicInputs(Struct, frozen=True):
     """Everything that shaped the release and did not come from the cohort."""
 
@@ -246,6 +261,8 @@ class PublicInputs(Struct, frozen=True):
     ld_panel: StatedLdPanel | None = None
     pc_loadings: StatedLoadings | None = None
     panel_populations: StatedPopulations | None = None
+    # Scores that take the place of the variants, in the order of stack.tsv; empty if variants do.
+    score_features: tuple[StatedFeature, ...] = ()
 
 
 # ---- Results -------------------------------------------------------------------------------------
@@ -259,12 +276,9 @@ class StatedSlope(Struct, frozen=True):
     standard_error: Amount  # of the slope before it was shrunk
 
 
-class StatedScore(PublicFile, frozen=True):
+class StatedScore(MatchedScore, frozen=True):
     """Public score that is the prior mean of the effects."""
 
-    pgs_id: Text | None  # identifier in the header of a PGS Catalog file
-    n_variants: Positive  # of the score
-    n_matched: Positive  # of them, those that the release has
     slopes: Annotated[tuple[StatedSlope, ...], AtLeastOne]  # for each phenotype it is a prior of
 
 

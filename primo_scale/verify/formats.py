@@ -33,7 +33,7 @@ WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
 # therefore the name of a column, whose cells are `NO_ALLELE`.
 NAMED_COLUMNS = len(WEIGHTS_HEADER) + 1
 INTERCEPT = "(intercept)"
-TERM_COLUMN = "term"
+TERM_COLUMN, SCORE_COLUMN = "term", "score"
 NO_ALLELE = "."
 _MISSING_ALLELES = ("0", ".")  # PLINK 1's and PLINK 2's
 # plink2 requires a count of observed alleles. The centres are not counted in the cohort, and the
@@ -95,10 +95,15 @@ def weights_header(document: Document) -> str:
     return "\t".join((*WEIGHTS_HEADER, stamp_column(document), *names)) + "\n"
 
 
-def covariates_header(document: Document) -> str:
+def covariates_header(document: Document, first: str = TERM_COLUMN) -> str:
     """Return the lines of covariates.tsv before the intercept."""
     names = (phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"])
-    return f"##{stamp_of(document)}\n" + "\t".join((TERM_COLUMN, *names)) + "\n"
+    return f"##{stamp_of(document)}\n" + "\t".join((first, *names)) + "\n"
+
+
+def stack_header(document: Document) -> str:
+    """Return the lines of stack.tsv before the first score."""
+    return covariates_header(document, SCORE_COLUMN)
 
 
 def centre_header(document: Document) -> str:

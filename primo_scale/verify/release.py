@@ -238,6 +238,7 @@ def _list_problems(document: Document) -> list[str]:
     needed = {files.README_FILE, files.REPORT_FILE}
     needed |= {files.WEIGHTS_FILE, files.COVARIATES_FILE, files.CENTRE_FILE}
     needed |= {files.DEPLOYMENT_FILE} if document["deployment"] else set()
+    needed |= {files.STACK_FILE} if document["public_inputs"]["score_features"] else set()
     pgs, *sumstats = tables.phenotype_files(document).values()
     needed, optional = needed.union(pgs), {name for group in sumstats for name in group}
     if document["private"]:  # phenotypes without variance have no file

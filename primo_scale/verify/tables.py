@@ -56,6 +56,7 @@ def table_problems(directory: Path, document: Document) -> list[str]:
             (files.WEIGHTS_FILE, _weights_problems),
             (files.COVARIATES_FILE, _covariates_problems),
             (files.CENTRE_FILE, _centre_problems),
+            (files.STACK_FILE, _stack_problems),
         ),
         ((files.PGS_DIRECTORY, _pgs_problems), (files.SUMSTATS_DIRECTORY, _sumstats_problems)),
     ):
@@ -128,16 +129,30 @@ def _weights_problems(directory: Path, document: Document) -> Iterator[str]:
 
 def _covariates_problems(directory: Path, document: Document) -> Iterator[str]:
     """Check header, terms and number format."""
-    public = document["public_inputs"]
-    width, header = len(public["phenotypes"]), formats.covariates_header(document)
-    terms = [formats.INTERCEPT, *(entry["name"] for entry in public["covariates"])]
-    content = files.bounded_bytes(directory / files.COVARIATES_FILE, len(terms) * width).decode()
+    terms = [formats.INTERCEPT, *(each["name"] for each in document["public_inputs"]["covariates"])]
+    header = formats.covariates_header(document)
+    yield from _terms_problems(directory / files.COVARIATES_FILE, document, header, terms)
+
+
+def _stack_problems(directory: Path, document: Document) -> Iterator[str]:
+    """Check header, scores and number format; weights of variants need the scores' own files."""
+    terms = [each["name"] for each in document["public_inputs"]["score_features"]]
+    if not terms:
+        return
+    path, header = directory / files.STACK_FILE, formats.stack_header(document)
+    yield from _terms_problems(path, document, header, terms)
+
+
+def _terms_problems(path: Path, document: Document, header: str, terms: list[str]) -> Iterator[str]:
+    """Check a table with a row for each term, and a column for each phenotype."""
+    width = len(document["public_inputs"]["phenotypes"])
+    content = files.bounded_bytes(path, len(terms) * width).decode()
     if not (content.startswith(header) and content.endswith("\n")):
         yield "has a stamp or header that differs from the statement"
         return
     rows = [line.split("\t") for line in content.removeprefix(header).split("\n")[:-1]]
     if [row[0] for row in rows] != terms:
-        yield "does not have one row each for the intercept and the covariates"
+        yield "does not have one row each for the terms that release.json states"
     for term, *values in rows:
         if len(values) != width or not _NUMBERS.fullmatch("\t".join(values)):
             yield f"does not have one finite weight per phenotype for {term}"

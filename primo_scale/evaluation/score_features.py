@@ -1,0 +1,86 @@
+"""Public scores that take the place of the variants of a cohort, and the way back to its variants.
+
+A score in standard deviations is a byte of a store of dosages, of which it is a variant: a standard
+deviation is 16 of the 127 steps of a copy. Weights of scores are folded back into weights of the
+variants (docs/maths/weights.md, "Score features").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from primo_scale.evaluation.scores import MatchedWeights
+from primo_scale.genotypes.coding import LARGEST_CODE, REFERENCE_UNIT, GenotypeCoding
+from primo_scale.genotypes.filters import FilterCount
+from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.kernels.products import Float64
+from primo_scale.methods.solve import PRIVATE_DIGITS, round_in_place
+from primo_scale.publication.weights import ScoringWeights
+from primo_scale.verify.document import StatedFeature
+
+COPIES_OF_SD = REFERENCE_UNIT / LARGEST_CODE
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreFeatures(GenotypeStore):
+    """K scores of the people of a genotype store, as variants. It holds none."""
+
+    coding: GenotypeCoding
+    stated: tuple[StatedFeature, ...]
+    table: VariantTable  # of the m variants that have a weight
+    weights: MatchedWeights  # copies of a score for each copy of allele 1, in units of `step`
+    step: float
+    centre: Float64  # dosage of allele 1 of each variant that adds nothing, shape (m,)
+    source: GenotypeStore
+
+    @cached_property
+    def samples(self) -> SampleTable:
+        """People of the genotypes."""
+        return self.source.samples
+
+    @cached_property
+    def variants(self) -> VariantTable:
+        """Scores in the form of variants."""
+        return as_variants(len(self.stated))
+
+    @property
+    def people_file(self) -> str:
+        """File of the genotypes that lists the people."""
+        return self.source.people_file
+
+    @cached_property
+    def filter_counts(self) -> tuple[FilterCount, ...]:
+        """Effects of the filters of the genotypes."""
+        return self.source.filter_counts
+
+    def needed_bytes(self, n_phenotypes: int) -> int:
+        """Return the memory of the map, of the scores, and of the folded weights of a release."""
+        m, k = len(self.table), self.n_variants
+        return 8 * m * (2 * k + 3 * n_phenotypes) + k * self.n_samples
+
+    def in_copies(self, per_copy: Float64) -> Float64:
+        """Return copies of each score, shape (K, k), of values of a copy of every variant."""
+        return (self.weights.per_allele1 * self.step).T @ per_copy[self.weights.variants]
+
+    def folded(self, stack: ScoringWeights, *, private: bool) -> ScoringWeights:
+        """Return the weights of variants that give the prediction of weights of scores."""
+        per_allele = (self.weights.per_allele1 * self.step) @ stack.per_allele
+        if private:
+            round_in_place(per_allele, PRIVATE_DIGITS)
+        intercept = stack.intercept + stack.per_allele.sum(axis=0) - self.centre @ per_allele
+        return replace(
+            stack,
+            variants=self.table,
+            per_allele=per_allele,
+            intercept=intercept,
+            centre_dosage=self.centre,
+            stack=stack.per_allele * COPIES_OF_SD,
+        )
+
+
+def as_variants(k: int) -> VariantTable:
+    """Return K scores in the form of variants."""
+    names = [f"score{number}" for number in range(1, k + 1)]
+    return VariantTable.of(["1"] * k, names, range(1, k + 1), ["A"] * k, ["C"] * k)

@@ -1,0 +1,185 @@
+"""Score features of a run: read from public files, and computed for the panel and the cohort.
+
+A score is a public linear map of one person's genotypes. It is centred by public frequencies,
+divided by its standard deviation in the LD panel, rounded and clipped. Everything later is that of
+variants, with the scores of the panel's people as its genotypes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import structs
+
+from primo_scale.errors import InputError
+from primo_scale.evaluation.score_features import COPIES_OF_SD, ScoreFeatures, as_variants
+from primo_scale.genotypes.coding import (
+    LARGEST_CODE,
+    REFERENCE_UNIT,
+    GenotypeCoding,
+    MatchCounts,
+    reference_coding,
+)
+from primo_scale.genotypes.ingest import write_tables
+from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
+from primo_scale.kernels.products import Float64
+from primo_scale.panel.ld import Float32, LdPanel
+from primo_scale.run import public_inputs
+from primo_scale.run.design import LARGEST_BLOCK, PublicPanels
+from primo_scale.run.options import PriorFile
+from primo_scale.run.run_log import LOGGER, stage
+from primo_scale.storage import files, groups
+from primo_scale.verify.document import RELEASE, StatedFeature, StatedScore
+
+_OPTION = "--score-features"
+
+
+@dataclass(frozen=True, eq=False)
+class _ScorePanel(LdPanel):
+    """Scores of the people of a panel, in the place of their genotypes."""
+
+    copies: Float32  # of each score, less their mean, shape (K, people)
+
+    def centred_dosages(self, variants: slice) -> tuple[npt.NDArray[np.intp], Float32]:
+        """Return the positions of some scores, and the scores in copies."""
+        found = self.copies[variants]
+        return np.arange(len(found)), found
+
+
+@stage("score features")
+def write_features(features: ScoreFeatures, genotypes: GenotypeStore) -> GenotypeStore:
+    """Write the scores of the people of a store, or find them written. PRIVATE."""
+    digest = files.sha256_of_json([features.identity_digest, genotypes.identity_digest])
+    if groups.is_complete(features.path, DOSAGES.kind):
+        found = open_genotype_store(features.path)
+        if found.identity_digest == digest:
+            return found
+    values = np.empty((features.n_variants, features.n_samples), dtype=np.uint8)
+
+    def keep(samples: slice, scores: Float64) -> None:
+        steps = np.rint(scores * (features.step * DOSAGES.steps))
+        values[:, samples] = np.clip(steps, -LARGEST_CODE, LARGEST_CODE).T + LARGEST_CODE
+
+    public_inputs.score_everybody("score features", genotypes, features.weights, keep)
+    group = groups.create_group(features.path, DOSAGES.kind, {})
+    layout = groups.ArrayLayout(values.shape, features.chunk_shape, np.uint8)
+    array = groups.create_array(group, "genotypes", layout, DOSAGES.missing)
+    rows, width = features.chunk_shape
+    columns = range(-(-features.n_samples // width))
+    checksums = [
+        groups.write_chunks_by_rows(array, row, columns, [values[row * rows :][:rows]])
+        for row in range(-(-features.n_variants // rows))
+    ]
+    tables: dict[str, npt.NDArray[Any]] = {
+        "genotype_counts": DOSAGES.count(values, features.n_samples),
+        "chunk_crc32c": np.stack(checksums),
+    }
+    write_tables(group, tables, features.variants, genotypes.samples)
+    groups.flush(group)
+    attributes = {
+        "n_samples": features.n_samples,
+        "n_variants": features.n_variants,
+        "chunk_shape": list(features.chunk_shape),
+        "identity_digest": digest,
+        "cohort_digest": genotypes.cohort_digest,
+        "filter_counts": [asdict(count) for count in genotypes.filter_counts],
+        "sources": [],
+    }
+    groups.mark_complete(group, attributes)
+    return open_genotype_store(features.path)
+
+
+def read_features(
+    paths: Iterable[Path], genotypes: GenotypeStore, panels: PublicPanels, build: str, path: Path
+) -> PublicPanels:
+    """Return panels with public scores, to be written to `path`, and with the panel's scores."""
+    given = list(chain.from_iterable(map(_files, paths)))
+    ld, frequencies = panels.ld, panels.frequencies
+    if ld is None or frequencies is None:
+        raise ValueError("scores are standardised by a panel")
+    read = [
+        column
+        for file in given
+        for column in public_inputs.read_columns(
+            PriorFile(file), genotypes.variants, None, build, option=_OPTION
+        )
+    ]
+    effects = np.stack([each for each, _, _ in read], axis=1)
+    used = np.flatnonzero(effects.any(axis=1))
+    if len(read) > min(LARGEST_BLOCK, len(used)):
+        raise InputError(
+            "there are too many scores",
+            where=_OPTION,
+            value=f"{len(read)} scores of {len(used)} variants",
+            limit=f"{LARGEST_BLOCK}, and no more than variants",
+            remedy="Give fewer",
+        )
+    scores = ld.scores(effects)
+    # Six digits, because the last bits may differ between machines.
+    sds = [float(f"{sd:.6g}") for sd in scores.std(axis=0).tolist()]
+    stated = tuple(_stated([(name, source) for _, name, source in read], sds))
+    per_sd = COPIES_OF_SD / np.array(sds)
+    centre = reference_coding(frequencies).centre_dosage[used]
+    counts = MatchCounts(len(used), len(used))
+    weights, step = public_inputs.exact_weights(used, effects[used] * per_sd, centre, counts)
+    k, copies = len(read), np.asarray((scores - scores.mean(axis=0)) * per_sd, np.float32).T
+    of_scores = _ScorePanel(
+        ld.prefixes, ld.sha256, np.arange(k), np.zeros(k, np.bool_), as_variants(k).chromosome,
+        ld._source, copies,
+    )  # fmt: skip
+    LOGGER.info("%s: %d scores of %d variants", _OPTION, k, len(used))
+    ones = np.full(k, LARGEST_CODE, dtype=np.int16)
+    variances = np.full(k, float(REFERENCE_UNIT**2))
+    source = f"public scores, centred by {reference_coding(frequencies).source}"
+    facts = [structs.asdict(each) for each in stated], frequencies.sha256, ld.sha256, build
+    found = ScoreFeatures(
+        path=path,
+        n_samples=genotypes.n_samples,
+        n_variants=k,
+        chunk_shape=(DOSAGES.chunk_shape[0], genotypes.chunk_shape[1]),
+        identity_digest=files.sha256_of_json(facts),
+        cohort_digest=genotypes.cohort_digest,
+        packing=DOSAGES,
+        coding=GenotypeCoding(ones, ones, REFERENCE_UNIT, variances, source),
+        stated=stated,
+        table=genotypes.variants.select(used),
+        weights=weights,
+        step=step,
+        centre=centre,
+        source=genotypes,
+    )
+    return replace(panels, ld=of_scores, features=found)
+
+
+def _files(path: Path) -> list[Path]:
+    """Return the scoring files of a folder; a file and a release stand for themselves."""
+    if not path.is_dir() or (path / RELEASE.name).is_file():
+        return [path]
+    found = sorted(each for each in path.iterdir() if not each.name.startswith("."))
+    if not found:
+        raise InputError("holds no scoring file", where=path)
+    return found
+
+
+def _stated(
+    read: list[tuple[str | None, StatedScore]], sds: list[float]
+) -> Iterator[StatedFeature]:
+    """Yield the statement of every score, with a name of its own."""
+    names: Counter[str] = Counter()
+    for (name, source), sd in zip(read, sds, strict=True):
+        if not sd:
+            raise InputError("a score does not vary in the people of --ld-panel", where=source.file)
+        wanted = name or source.pgs_id or source.file.split(".")[0] or source.file
+        names[wanted] += 1
+        unique = wanted if names[wanted] == 1 else f"{wanted}#{names[wanted]}"
+        yield StatedFeature(
+            source.file, source.sha256, source.pgs_id, source.n_variants, source.n_matched,
+            unique, sd,
+        )  # fmt: skip

@@ -1,0 +1,238 @@
+"""Releases that stack public scores: exact sums, folded weights, statements and refusals."""
+
+import gzip
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+from support.acceptance_inputs import clipped_blocks, norms
+from support.command_io import PANEL, simulated
+from support.documents import read_document
+from support.release_edits import problems, rewrite
+from support.small_cohort import command, refused, succeeded
+
+import primo_scale as ps
+from primo_scale.cli.commands import finalize, release, verify
+from primo_scale.genotypes.coding import read_reference_frequencies, reference_coding
+from primo_scale.genotypes.store import copies_of_hard_calls, open_genotype_store
+from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.panel.components import open_components
+from primo_scale.panel.ld import open_ld_panel
+from primo_scale.run.design import load_design
+from primo_scale.run.work_directory import SCORE_FEATURES
+
+N, D, K = 1501, 400, 12
+BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
+
+
+class Cohort:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def release(self, *options, out="release", scores="scores"):
+        prefix = self.folder / "cohort"
+        return command(
+            release, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
+            "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
+            "--ld-panel", PANEL, *BUDGET, "--ledger", self.folder / f"{out}.ledger",
+            "--genome-build", "GRCh37", "--score-features", self.folder / scores,
+            "--out", self.folder / out, *options,
+        )  # fmt: skip
+
+
+def write_score(path, bim, weights, name="study"):
+    """Write a scoring file of the PGS Catalog whose other alleles are the counted ones."""
+    rows = zip(bim["ID"], bim["A2"], bim["A1"], (-weights).tolist(), strict=True)
+    text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+    head = f"#trait_reported={name}\nrsID\teffect_allele\tother_allele\teffect_weight\n"
+    with gzip.open(path, "wt") as file:
+        file.write(head + text)
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scores")
+    simulated(folder / "cohort", N, 3, variants=D, phenotypes=3, missing=0.01, heritability=0.5)
+    columns = ["chrom", "ID", "cM", "pos", "A1", "A2"]
+    bim = pd.read_csv(folder / "cohort.bim", sep="\t", names=columns)
+    weights = np.random.default_rng(1).normal(size=(D, K)) * 10.0 ** np.arange(-3, K - 3) / D
+    weights[300:, 4:] = 0
+    (folder / "scores").mkdir()
+    for number in range(K):
+        part = np.flatnonzero(weights[:, number])
+        path = folder / "scores" / f"PGS{number:06}.txt.gz"
+        write_score(path, bim.iloc[part], weights[part, number])
+    cohort = Cohort(folder)
+    cohort.weights = weights
+    succeeded(cohort.release())
+    return cohort
+
+
+@pytest.fixture(scope="module")
+def work(cohort):
+    return cohort.folder / "release.work"
+
+
+def test_scores_are_the_standardised_ones_of_each_person(cohort, work):
+    genotypes = open_genotype_store(work / "genotypes.zarr")
+    packed = genotypes.read_packed(slice(0, D), slice(0, N))
+    copies = copies_of_hard_calls(packed, N).T.astype(float)
+    variants = genotypes.variants
+    frequencies = read_reference_frequencies(Path(f"{PANEL}.afreq"), variants)
+    centre = reference_coding(frequencies).centre_dosage
+    centred = np.where(copies < 0, 0, copies - centre)
+    sd = open_ld_panel((PANEL,), variants).scores(cohort.weights).std(axis=0)
+    expected = np.clip(np.rint(centred @ cohort.weights / sd * 16), -127, 127)
+    store = open_genotype_store(work / SCORE_FEATURES)
+    found = store.read_packed(slice(0, K), slice(0, N)).T.astype(int) - 127
+    assert (np.abs(found - expected) > 1).sum() == 0
+    assert (found != expected).mean() < 0.001  # ties of rounding
+    stated = read_document(cohort.folder / "release")["public_inputs"]["score_features"]
+    np.testing.assert_allclose([each["sd"] for each in stated], sd, rtol=1e-5)
+    assert 14 < found.std() < 18
+
+
+def test_sums_are_those_of_the_clipped_scores(work):
+    design = load_design(work / "design.json")
+    store = open_genotype_store(work / SCORE_FEATURES)
+    codes = store.read_packed(slice(0, K), slice(0, N)).astype(int) - 127
+    each = open_components(work / "ld_components.zarr").map_of(0)
+    scaled = np.floor((each.matrix.astype(int) @ codes) * each.multipliers[:, None] / 2**24 + 0.5)
+    rows = [np.clip(scaled, -127, 127).astype(np.int64).T]
+    x, record = clipped_blocks(rows, design.block_norms, design.row_norm)
+    z = open_outcome_store(work / "outcomes.zarr").read_rows(slice(0, N))
+    before = np.stack([norms(part) for part in rows], axis=1)
+    z = design.clipping_rule.clip_outcomes(z, design.layout.n_fixed, record, before)
+    sums = zarr.open_group(work / "statistics.zarr", mode="r")
+    np.testing.assert_array_equal(np.triu(sums["gram/0"][:]), np.triu(x[0].T @ x[0]))
+    np.testing.assert_array_equal(sums["cross/0"][:], x[0].T @ z.astype(np.int64))
+    assert all(norms(part).max() <= design.row_norm for part in x)
+
+
+def test_weights_of_variants_are_the_folded_stack(cohort):
+    out = cohort.folder / "release"
+    succeeded(command(verify, out))
+    stack = pd.read_csv(out / "stack.tsv", sep="\t", skiprows=1, index_col=0)
+    assert list(stack.columns) == ["QT1", "QT2", "QT3"] and stack.index[0] == "PGS000000"
+    document = read_document(out)
+    sd = np.array([each["sd"] for each in document["public_inputs"]["score_features"]])
+    found = ps.open_release(out).weights
+    expected = (cohort.weights / sd) @ stack.to_numpy()
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(found[[*stack.columns]], expected, rtol=6e-3, atol=1e-6 * scale)
+    assert document["cohort"]["n_variants"] == len(found) == D
+    assert document["cohort"]["component_sizes"][0] <= K
+    assert "stack.tsv" in (out / "report.html").read_text()
+    assert "stack.tsv" in (out / "README.txt").read_text()
+
+
+def test_the_same_command_finds_its_release(cohort):
+    again = cohort.release()
+    succeeded(again)
+    assert "published already" in again.stderr
+    asked = ("--work-dir", cohort.folder / "release.work", *BUDGET, "--out", cohort.folder / "o")
+    refused(command(finalize, *asked), 2, "sums of scores", "--score-features")
+
+
+def test_stacked_scores_are_measured_in_people_held_out(cohort):
+    options = ("--hold-out", 0.2, "--rounds", 1, "--purge-intermediates")
+    succeeded(cohort.release(*options, out="apart"))
+    succeeded(command(verify, cohort.folder / "apart"))
+    work = cohort.folder / "apart.work"
+    assert not (work / SCORE_FEATURES).exists()
+    assert read_document(cohort.folder / "apart")["hold_out"]["people"] == N // 5
+
+
+def test_a_stack_without_noise_predicts_what_its_scores_do(cohort):
+    options = ("--non-private", "--keep", cohort.folder / "cohort.fam")
+    prefix = cohort.folder / "cohort"
+    found = command(
+        release, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
+        "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
+        "--ld-panel", PANEL, "--score-features", cohort.folder / "scores" / "PGS000001.txt.gz",
+        "--out", cohort.folder / "one", *options,
+    )  # fmt: skip
+    succeeded(found)
+    succeeded(command(verify, cohort.folder / "one"))
+    weights = ps.open_release(cohort.folder / "one").weights["QT1"].to_numpy()
+    assert abs(np.corrcoef(weights, cohort.weights[:, 1])[0, 1]) > 0.9999
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--prior-weights", "PGS000001.txt.gz"), ("--prior-weights", "--score-features")),
+        (("--sumstats",), ("--sumstats", "--score-features")),
+        (("--ld-blocks", "window:9"), ("--ld-blocks", "--score-features")),
+    ],
+)
+def test_options_of_variants_are_refused(cohort, options, words):
+    options = [cohort.folder / "scores" / each if "PGS" in each else each for each in options]
+    refused(cohort.release(*options, out="other"), 2, *words)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--method", "reuse-cov-proj"),
+        ("--method", "reuse-cov-proj-x", "--privacy", "label"),
+        ("--method", "reuse-cov-proj-y", "--privacy", "feature"),
+        ("--method", "ada-ssp"),
+        ("--shrinkage", "effect-variances"),
+    ],
+)
+def test_methods_of_the_papers_take_scores(cohort, options):
+    out = "-".join(options[1:]).replace("--", "")
+    succeeded(cohort.release("--no-ld-components", *options, out=out))
+    succeeded(command(verify, cohort.folder / out))
+    document = read_document(cohort.folder / out)
+    assert document["cohort"]["component_sizes"] == [K]
+    assert document["cohort"]["block_sizes"] == [D]
+
+
+def test_ancestry_of_a_score_is_that_of_its_variants(cohort):
+    columns = ["#CHROM", "ID", "cM", "pos", "ALT", "REF"]
+    bim = pd.read_csv(f"{cohort.folder}/cohort.bim", sep="\t", names=columns)
+    prefix = cohort.folder / "loadings"
+    rows = bim[["#CHROM", "ID", "REF", "ALT"]]
+    frequency = pd.read_csv(f"{PANEL}.afreq", sep="\t").set_index("ID")
+    found = frequency.loc[bim["ID"]]
+    same, shares = found["ALT"].to_numpy() == bim["ALT"], found["ALT_FREQS"].to_numpy()
+    shares = np.where(same, shares, 1 - shares)
+    counts = rows.assign(ALT_CTS=np.rint(1000 * shares).astype(int), OBS_CT=1000)
+    counts.to_csv(f"{prefix}.acount", sep="\t", index=False)
+    loading = np.random.default_rng(5).normal(size=D)
+    path = prefix.with_name("loadings.eigenvec.allele")
+    rows.assign(A1=rows["ALT"], PC1=loading).to_csv(path, sep="\t", index=False)
+    bounds = cohort.folder / "pc-bounds.tsv"
+    bounds.write_text("name\tlower\tupper\nPC1\t-1\t1\n")
+    options = ("--pc-loadings", path, "--covar-bounds", bounds)
+    succeeded(cohort.release(*options, out="ancestry"))
+    succeeded(command(verify, cohort.folder / "ancestry"))
+    slopes = np.load(cohort.folder / "ancestry.work" / "ancestry.npy")[:, 0]
+    design = load_design(cohort.folder / "ancestry.work" / "design.json")
+    # The component is the mean of loadings times standardised genotypes.
+    p = np.rint(1000 * shares) / 1000
+    sd = np.sqrt(2 * p * (1 - p))
+    per_sd = np.divide(loading * 1.0, D)
+    of_copies = np.where(sd > 0, per_sd * sd / (per_sd[sd > 0] ** 2).sum(), 0)
+    scale = design.outcomes.covariates[-1].scale
+    of_score = np.array([each.sd for each in design.features])
+    expected = 16 * (cohort.weights.T @ of_copies) / of_score / scale
+    np.testing.assert_allclose(slopes, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
+
+
+def test_scores_that_cannot_be_features_are_refused(cohort, tmp_path):
+    refused(cohort.release(out="other", scores="cohort.bim"), 3, "no scoring file")
+    (cohort.folder / "empty").mkdir()
+    refused(cohort.release(out="other", scores="empty"), 3, "holds no scoring file")
+    assert not (cohort.folder / "other").exists()
+
+
+def test_a_changed_stack_is_found(cohort, tmp_path):
+    copied = shutil.copytree(cohort.folder / "release", tmp_path / "release")
+    rewrite(copied, "stack.tsv", lambda text: text.replace("PGS000003", "PGS000099"))
+    assert any("stack.tsv does not have one row" in each for each in problems(copied))

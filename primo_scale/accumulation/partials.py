@@ -36,12 +36,10 @@ from primo_scale.kernels.products import UNCLIPPED, Int8, Int64
 from primo_scale.machine import in_threads
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.panel.components import LdComponents, open_components, open_directions
-from primo_scale.storage import groups
+from primo_scale.storage import groups, resuming, stores
 from primo_scale.storage.files import canonical_json, converted
 from primo_scale.storage.groups import Array, ArrayLayout
 from primo_scale.storage.locations import Location, parse_location
-from primo_scale.storage.resuming import of_other_request
-from primo_scale.storage.stores import store_at
 from primo_scale.version import __version__
 
 KIND = "partial statistics"
@@ -278,7 +276,7 @@ class Partials:
 
     def is_committed(self, task: Task) -> bool:
         """Return whether all chunks of one task exist."""
-        store, names = store_at(self.path), starmap(groups.chunk_name, self._results(task))
+        store, names = stores.store_at(self.path), starmap(groups.chunk_name, self._results(task))
         return all(store.holds(f"{self.store_id}/{name}") for name in names)
 
     def drop_damaged(self) -> int:
@@ -345,7 +343,7 @@ def open_partials(
         attributes = groups.attributes_of(group)
         if attributes["plan_digest"] != header["plan_digest"]:
             differences = ", ".join(_differences(attributes, header)) or "another plan"
-            raise of_other_request(path, value=differences)
+            raise resuming.of_other_request(path, value=differences)
         if attributes["paths"] != header["paths"]:
             groups.mark_complete(group, {"paths": header["paths"]})
         partials = Partials(path, str(attributes["store_id"]), kernel)

@@ -24,10 +24,9 @@ from primo_scale.accumulation.plan import Task, TileTask
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.kernels.products import Int64
 from primo_scale.machine import in_threads, n_threads
-from primo_scale.storage import block_matrices, groups
+from primo_scale.storage import block_matrices, groups, stores
 from primo_scale.storage.groups import Array, read_block, write_array
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import store_at
 
 LOGGER = logging.getLogger("primo_scale")
 
@@ -298,7 +297,7 @@ def remove_partials(path: Location) -> None:
 
     The list must not remain, so that it is an error if it cannot be deleted.
     """
-    store = store_at(path)
+    store = stores.store_at(path)
     inside = f"/{SUBSAMPLE}/"
     for store_id in {key.partition(inside)[0] for key in store.all_keys() if inside in key}:
         subsample = f"{store_id}/{SUBSAMPLE}"

@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from primo_scale.evaluation.scores import MatchedWeights
+from primo_scale.genotypes import filters, store, tables
 from primo_scale.genotypes.coding import LARGEST_CODE, REFERENCE_UNIT, GenotypeCoding
-from primo_scale.genotypes.filters import FilterCount
-from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.products import Float64
 from primo_scale.methods.solve import PRIVATE_DIGITS, round_in_place
 from primo_scale.publication.weights import ScoringWeights
@@ -24,24 +22,24 @@ COPIES_OF_SD = REFERENCE_UNIT / LARGEST_CODE
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreFeatures(GenotypeStore):
+class ScoreFeatures(store.GenotypeStore):
     """K scores of the people of a genotype store, as variants. It holds none."""
 
     coding: GenotypeCoding
     stated: tuple[StatedFeature, ...]
-    table: VariantTable  # of the m variants that have a weight
+    table: tables.VariantTable  # of the m variants that have a weight
     weights: MatchedWeights  # copies of a score for each copy of allele 1, in units of `step`
     step: float
     centre: Float64  # dosage of allele 1 of each variant that adds nothing, shape (m,)
-    source: GenotypeStore
+    source: store.GenotypeStore
 
     @cached_property
-    def samples(self) -> SampleTable:
+    def samples(self) -> tables.SampleTable:
         """People of the genotypes."""
         return self.source.samples
 
     @cached_property
-    def variants(self) -> VariantTable:
+    def variants(self) -> tables.VariantTable:
         """Scores in the form of variants."""
         return as_variants(len(self.stated))
 
@@ -51,7 +49,7 @@ class ScoreFeatures(GenotypeStore):
         return self.source.people_file
 
     @cached_property
-    def filter_counts(self) -> tuple[FilterCount, ...]:
+    def filter_counts(self) -> tuple[filters.FilterCount, ...]:
         """Effects of the filters of the genotypes."""
         return self.source.filter_counts
 
@@ -80,7 +78,7 @@ class ScoreFeatures(GenotypeStore):
         )
 
 
-def as_variants(k: int) -> VariantTable:
+def as_variants(k: int) -> tables.VariantTable:
     """Return K scores in the form of variants."""
     names = [f"score{number}" for number in range(1, k + 1)]
-    return VariantTable.of(["1"] * k, names, range(1, k + 1), ["A"] * k, ["C"] * k)
+    return tables.VariantTable.of(["1"] * k, names, range(1, k + 1), ["A"] * k, ["C"] * k)

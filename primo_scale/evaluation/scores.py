@@ -17,7 +17,6 @@ import pandas as pd
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
 from primo_scale.genotypes import coding
-from primo_scale.genotypes.coding import LEAST_MATCHED, MatchCounts
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import MISSING_DOSAGE, GenotypeStore, PackedBytes, Packing
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, build_name
@@ -242,7 +241,7 @@ class MatchedWeights:
     per_allele1: Floats  # weight of one copy of allele 1, shape (m, l)
     constant: Floats  # score of a person without copies of allele 1, shape (l,)
     centre: Floats  # dosage of allele 1 for a missing genotype; nan: the mean, shape (m,)
-    counts: MatchCounts
+    counts: coding.MatchCounts
 
 
 def open_files(files: SourceFiles) -> Genotypes:
@@ -306,7 +305,7 @@ def match_weights(
     found, rows = matched["variant"].to_numpy(), matched["row"].to_numpy()
     swapped, flipped = np.array([*matched["found"]], dtype=np.bool_).reshape(-1, 2).T
     ambiguous = map(coding.strand_is_unknown, variants.allele1[found], variants.allele2[found])
-    counts = MatchCounts(
+    counts = coding.MatchCounts(
         total=len(file.variants),
         matched=len(matched),
         swapped=int(swapped.sum()),
@@ -316,7 +315,7 @@ def match_weights(
         absent=len(file.variants) - pairs["row"].nunique(),
     )
     expected = min(counts.total, len(variants)) if may_be_wider else counts.total
-    if counts.matched < max(1, LEAST_MATCHED * expected):
+    if counts.matched < max(1, coding.LEAST_MATCHED * expected):
         remedy = "Give the genotypes the identifiers of the score (plink2 --set-all-var-ids)"
         if file.by_position:
             remedy = "It is matched by position: take its file for the genotypes' genome build"
@@ -324,7 +323,7 @@ def match_weights(
             f"the genotypes have {counts.matched} of {counts.total} variants of the score: "
             f"{counts.absent} are absent and {counts.mismatched} have other alleles",
             where=file.path,
-            limit=f"at least {LEAST_MATCHED:.0%} of {expected}",
+            limit=f"at least {coding.LEAST_MATCHED:.0%} of {expected}",
             remedy=remedy,
         )
     weights = file.per_allele[rows] * np.where(swapped, -1.0, 1.0)[:, None]

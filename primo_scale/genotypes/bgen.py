@@ -25,13 +25,10 @@ import numpy.typing as npt
 from numcodecs import Zstd
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes import tables
-from primo_scale.genotypes.bed import RAW_SLAB_BYTES
-from primo_scale.genotypes.source import REF_FIRST, GenotypeSource, SourceFiles
+from primo_scale.genotypes import bed, source, tables
 from primo_scale.genotypes.store import DOSAGES, PackedBytes
-from primo_scale.kernels.compiling import compiled, inlined
+from primo_scale.kernels import compiling, packed
 from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units
-from primo_scale.kernels.packed import pack_copies
 from primo_scale.storage.files import refuse_missing_file
 
 _MAGICS = (b"bgen", bytes(4))
@@ -48,7 +45,7 @@ _MOST_BITS = 32  # of one probability
 
 
 @dataclass(frozen=True, eq=False)
-class BgenFile(GenotypeSource):
+class BgenFile(source.GenotypeSource):
     """Hard calls or dosages of a BGEN file."""
 
     sample_table: Path | None
@@ -64,7 +61,7 @@ class BgenFile(GenotypeSource):
     def read_into(self, result: PackedBytes, variants: tables.Index, samples: tables.Index) -> None:
         """Decode in slabs of at most `RAW_SLAB_BYTES`, with one byte for each genotype."""
         of_dosages = self.packing is DOSAGES
-        rows = max(1, RAW_SLAB_BYTES // len(self.samples))
+        rows = max(1, bed.RAW_SLAB_BYTES // len(self.samples))
         dtype = np.uint8 if of_dosages else np.int8
         copies = np.empty((min(rows, len(variants)), len(self.samples)), dtype=dtype)
         everybody = len(samples) == len(self.samples)
@@ -85,7 +82,7 @@ class BgenFile(GenotypeSource):
                 if of_dosages:
                     result[start : start + rows] = found
                 else:
-                    pack_copies(found, result[start : start + rows])
+                    packed.pack_copies(found, result[start : start + rows])
 
     def _block(
         self, descriptor: int, variant: int
@@ -116,7 +113,7 @@ class BgenFile(GenotypeSource):
         return ploidy, bool(phased), bits, probabilities
 
 
-def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
+def open_bgen(path: Path, files: source.SourceFiles) -> BgenFile:
     """Read the descriptions of the people and variants of a BGEN file.
 
     A malformed file, another version, missing sample IDs without a .sample file, and a variant with
@@ -124,7 +121,7 @@ def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
     """
     for each in (path, *([] if files.sample is None else [files.sample])):
         refuse_missing_file(each)
-    counts_first = files.allele_order != REF_FIRST
+    counts_first = files.allele_order != source.REF_FIRST
     with path.open("rb", buffering=0) as file:
         try:
             sizes, compression, people = _read_header(file.fileno(), path)
@@ -260,7 +257,7 @@ def _text(content: bytes, place: int, length_format: str) -> tuple[str, int]:
 _THRESHOLD = UNITS // 10
 
 
-@compiled
+@compiling.compiled
 def call_genotypes(block: Any, counts_first: Any, copies: Any) -> Any:
     """Write hard calls, and return -1, or the number of a malformed genotype.
 
@@ -289,7 +286,7 @@ def call_genotypes(block: Any, counts_first: Any, copies: Any) -> Any:
     return -1
 
 
-@compiled
+@compiling.compiled
 def read_dosages(block: Any, counts_first: Any, dosages: Any) -> Any:
     """Write dosages as bytes, and return -1, or the number of a malformed genotype."""
     ploidy, phased, bits, probabilities = block
@@ -307,14 +304,14 @@ def read_dosages(block: Any, counts_first: Any, dosages: Any) -> Any:
     return -1
 
 
-@inlined
+@compiling.inlined
 def _largest_sum(bits: Any, units: Any) -> Any:
     """Return the largest `_expected_sum` that is rounded to at most this multiple of 1/16384."""
     most = (np.int64(1) << bits) - np.int64(1)
     return (most * (2 * units + 1) - 1) // (2 * UNITS)
 
 
-@inlined
+@compiling.inlined
 def _expected_sum(probabilities: Any, place: Any, bits: Any, count: Any, phased: Any) -> Any:
     """Return the expected copies times 2^bits - 1, where one copy counts as two.
 
@@ -331,7 +328,7 @@ def _expected_sum(probabilities: Any, place: Any, bits: Any, count: Any, phased:
     return one + two if phased and count > 1 else 2 * one + two
 
 
-@inlined
+@compiling.inlined
 def _value(probabilities: Any, place: Any, bits: Any, most: Any) -> Any:
     """Return the number of `bits` bits that begins at bit `place`."""
     first = place >> 3

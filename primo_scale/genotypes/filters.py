@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes import tables
-from primo_scale.genotypes.coding import read_reference_frequencies
+from primo_scale.genotypes import coding, tables
 
 Importance = tuple[npt.NDArray[np.float64], Callable[[tables.Index], float]]
 """Importance of d variants from public numbers, 0 for one that is never chosen, and a function that
@@ -131,7 +130,7 @@ def select_variants(
         counts.append(FilterCount(option, "variants", len(identifiers), found, int(chosen.sum())))
     least, panel = selection.ref_maf, selection.ref_freq
     if least is not None and panel is not None:
-        frequency = read_reference_frequencies(panel, variants).a1_frequency
+        frequency = coding.read_reference_frequencies(panel, variants).a1_frequency
         common = np.minimum(frequency, 1 - frequency) >= least  # False without a frequency
         leave_out("--ref-maf", ~common, f"rarer than {least:g} in {panel.name}, or not in it")
     if selection.ranking is not None:

@@ -36,17 +36,13 @@ import numpy.typing as npt
 
 from primo_scale import interruption
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes import filters
-from primo_scale.genotypes.bed import RAW_SLAB_BYTES
+from primo_scale.genotypes import bed, filters, tables
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore, Packing, open_genotype_store
-from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.interruption import check, result_of
 from primo_scale.machine import refuse_full_disk
 from primo_scale.ranges import whole_multiple
-from primo_scale.storage import files, groups, resuming
-from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import store_at
+from primo_scale.storage import files, groups, locations, resuming, stores
 
 READ_BUDGET_BYTES = 64 << 20
 """Memory for genotypes in an ingest, in bytes, for any number of people.
@@ -98,8 +94,8 @@ class IngestPlan:
     packing: Packing
     sources: tuple[SourceFile, ...]  # some may still be `NOT_HASHED`
     destination: Path
-    sample_index: Index  # selected rows of the source's tables
-    variant_index: Index
+    sample_index: tables.Index  # selected rows of the source's tables
+    variant_index: tables.Index
     filter_counts: tuple[filters.FilterCount, ...]
     chunk_shape: tuple[int, int]  # variants and samples, at most those of the selection
 
@@ -138,16 +134,16 @@ class IngestPlan:
     def partitions_at_once(self) -> int:
         """Number of concurrent partitions that fit `READ_BUDGET_BYTES`, at least one."""
         slab = math.prod(self.slab_shape) * self.packing.width(self.chunk_shape[1])
-        held = 2 * RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(_SLAB_BYTES, slab)
+        held = 2 * bed.RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(_SLAB_BYTES, slab)
         return max(1, READ_BUDGET_BYTES // held)
 
     @cached_property
-    def samples(self) -> SampleTable:
+    def samples(self) -> tables.SampleTable:
         """Selected people."""
         return self.source.samples.select(self.sample_index)
 
     @cached_property
-    def variants(self) -> VariantTable:
+    def variants(self) -> tables.VariantTable:
         """Selected variants."""
         return self.source.variants.select(self.variant_index)
 
@@ -298,7 +294,7 @@ def fingerprint(paths: Iterable[Path], recorded: tuple[SourceFile, ...]) -> tupl
     return tuple(sources)
 
 
-def _digest_of_index(index: Index) -> str:
+def _digest_of_index(index: tables.Index) -> str:
     return hashlib.sha256(index.astype("<i8").tobytes()).hexdigest()
 
 
@@ -487,8 +483,8 @@ def _write_tables(plan: IngestPlan, group: groups.Group) -> None:
 def write_tables(
     group: groups.Group,
     columns: dict[str, npt.NDArray[Any]],
-    variants: VariantTable,
-    samples: SampleTable,
+    variants: tables.VariantTable,
+    samples: tables.SampleTable,
 ) -> None:
     """Write some columns, and those of the tables, to a genotype store."""
     for table, rows in (("variant", variants), ("sample", samples)):
@@ -557,7 +553,7 @@ _AT_ONCE = 16
 
 def copy_genotypes(
     source: GenotypeStore,
-    destination: Location,
+    destination: locations.Location,
     *,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GenotypeStore:
@@ -570,7 +566,7 @@ def copy_genotypes(
     kind = source.packing.kind
     if groups.is_complete(destination, kind):
         return _if_same(open_genotype_store(destination), source)
-    here, there = store_at(source.path), store_at(destination)
+    here, there = stores.store_at(source.path), stores.store_at(destination)
     keys = {key for key in here.all_keys() if key != _ROOT}
     table = groups.read_block(groups.array_of(groups.open_group(source.path, kind), "chunk_crc32c"))
     recorded = {groups.chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}

@@ -23,14 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, errors_explained
-from primo_scale.genotypes import tables
-from primo_scale.genotypes.bed import Fileset, GenotypeSlab, write_bed, write_bim, write_fam
+from primo_scale.genotypes import bed, tables
 from primo_scale.genotypes.ingest import IngestPlan, ingest, plan_of_source
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels import packed
-from primo_scale.storage.files import files_private, make_private_directory, sha256_of_json
-from primo_scale.storage.locations import usable_path
+from primo_scale.storage import files, locations
 
 if TYPE_CHECKING:
     import xarray
@@ -67,8 +65,8 @@ def from_pandas_plink(genotypes: xarray.DataArray, out: str | Path) -> GenotypeS
     ResourceError
         The disk has too little space.
     """
-    with files_private():
-        return PlinkArray(genotypes).ingest(usable_path(out, "out"))
+    with files.files_private():
+        return PlinkArray(genotypes).ingest(locations.usable_path(out, "out"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,12 +90,12 @@ class PlinkArray:
     def __str__(self) -> str:
         people, variants = self.array.shape
         rows = [self.array[name].values.astype(str).tolist() for name in _COORDINATES]
-        digest = sha256_of_json({"rows": rows})[:16]
+        digest = files.sha256_of_json({"rows": rows})[:16]
         return f"{people} people and {variants} variants of pandas-plink, coordinates {digest}"
 
     def plan(self, destination: Path) -> IngestPlan:
         """Return the plan of an ingest, which a finished store is not compared with."""
-        source = Fileset(_prefix(destination), self.samples, self.variants)
+        source = bed.Fileset(_prefix(destination), self.samples, self.variants)
         return plan_of_source(source, destination)
 
     @cached_property
@@ -119,17 +117,17 @@ class PlinkArray:
         prefix = _prefix(out)
         # Its record has no hash of a .bed that had to be written again.
         shutil.rmtree(self.plan(out).partial, ignore_errors=True)
-        make_private_directory(prefix.parent)
+        files.make_private_directory(prefix.parent)
         try:
             shape = (self.array.sizes["variant"], self.array.sizes["sample"])
-            write_bed(Path(f"{prefix}.bed"), self._slabs(), shape)
-            write_bim(Path(f"{prefix}.bim"), self.variants)
-            write_fam(Path(f"{prefix}.fam"), self.samples)
+            bed.write_bed(Path(f"{prefix}.bed"), self._slabs(), shape)
+            bed.write_bim(Path(f"{prefix}.bim"), self.variants)
+            bed.write_fam(Path(f"{prefix}.fam"), self.samples)
             return ingest(SourceFiles((prefix,)), out, on_progress=on_progress)
         finally:
             shutil.rmtree(prefix.parent)
 
-    def _slabs(self) -> Iterator[GenotypeSlab]:
+    def _slabs(self) -> Iterator[bed.GenotypeSlab]:
         import dask
 
         people, variants = (_chunks(self.array, axis) for axis in (0, 1))

@@ -22,12 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes import tables
-from primo_scale.genotypes.bed import RAW_SLAB_BYTES, fileset_path, refuse_file_of_fileset
+from primo_scale.genotypes import bed, tables
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, import_library
 from primo_scale.genotypes.store import DOSAGES, PackedBytes
-from primo_scale.kernels.dosage_bytes import bytes_of_copies
-from primo_scale.kernels.packed import pack_copies
+from primo_scale.kernels import dosage_bytes, packed
 from primo_scale.storage.files import refuse_missing_file
 
 EXTENSIONS = (".pgen", ".pvar", ".psam")
@@ -62,7 +60,7 @@ class PgenFileset(GenotypeSource):
         """Read in slabs of at most `RAW_SLAB_BYTES`, of one byte a call or four bytes a dosage."""
         of_dosages = self.packing is DOSAGES
         dtype = np.dtype(np.float32 if of_dosages else np.int8)
-        rows = max(1, RAW_SLAB_BYTES // (dtype.itemsize * len(samples)))
+        rows = max(1, bed.RAW_SLAB_BYTES // (dtype.itemsize * len(samples)))
         copies = np.empty((min(rows, len(variants)), len(samples)), dtype=dtype)
         with self._reader(samples) as reader:
             read = reader.read_dosages_list if of_dosages else reader.read_list
@@ -71,8 +69,8 @@ class PgenFileset(GenotypeSource):
                 read(part, copies)
                 found, target = copies[: len(part)], result[start : start + rows]
                 if not of_dosages:
-                    pack_copies(found, target)
-                elif not bytes_of_copies(found, target):
+                    packed.pack_copies(found, target)
+                elif not dosage_bytes.bytes_of_copies(found, target):
                     raise InputError("has a dosage that is not between 0 and 2", where=self.where)
 
     @contextmanager
@@ -104,11 +102,11 @@ def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
 
     Missing or malformed files, and variants with more than two alleles, are refused.
     """
-    pgen, pvar, psam = (fileset_path(prefix, kind) for kind in EXTENSIONS)
+    pgen, pvar, psam = (bed.fileset_path(prefix, kind) for kind in EXTENSIONS)
     if not pgen.exists():
-        refuse_file_of_fileset(prefix, EXTENSIONS)
-    if not pvar.exists() and fileset_path(prefix, ".pvar.zst").exists():
-        pvar = fileset_path(prefix, ".pvar.zst")
+        bed.refuse_file_of_fileset(prefix, EXTENSIONS)
+    if not pvar.exists() and bed.fileset_path(prefix, ".pvar.zst").exists():
+        pvar = bed.fileset_path(prefix, ".pvar.zst")
     for path in (pgen, pvar, psam):
         refuse_missing_file(path)
     variants, people = _read_pvar(pvar), _read_psam(psam)

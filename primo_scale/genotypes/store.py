@@ -23,13 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import errors_explained
-from primo_scale.genotypes.coding import NO_IDENTIFIER
-from primo_scale.genotypes.filters import FilterCount
+from primo_scale.genotypes import coding, filters
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels import dosage_bytes, packed
-from primo_scale.storage import groups
-from primo_scale.storage.groups import read_block
-from primo_scale.storage.locations import Location, parse_location, usable_location
+from primo_scale.storage import groups, locations
 
 if TYPE_CHECKING:
     import xarray
@@ -39,7 +36,7 @@ if TYPE_CHECKING:
 class GenotypeStore:
     """Finished genotype store, whose tables and genotypes are read on request."""
 
-    path: Location
+    path: locations.Location
     n_samples: int  # after the filters of the ingest
     n_variants: int  # after the filters of the ingest
     # Numbers of variants and samples in a chunk; the number of samples is a multiple of 4.
@@ -65,15 +62,15 @@ class GenotypeStore:
             groups.read_strings(self._group, f"variant_{name}")
             for name in ("chromosome", "identifier", "allele1", "allele2")
         )
-        position = read_block(groups.array_of(self._group, "variant_position"))
+        position = groups.read_block(groups.array_of(self._group, "variant_position"))
         return VariantTable(chromosome, identifier, position, allele1, allele2)
 
     def input_warnings(self) -> list[str]:
         """Return what is suspicious about the input. Private."""
-        counts = read_block(groups.array_of(self._group, "genotype_counts"))
+        counts = groups.read_block(groups.array_of(self._group, "genotype_counts"))
         found = {
             "variants with the identifier '.', which no list and no score can name": np.sum(
-                self.variants.identifier == NO_IDENTIFIER
+                self.variants.identifier == coding.NO_IDENTIFIER
             ),
             "variants without any call (kept)": np.sum(counts[:, 1] == self.n_samples),
         }
@@ -86,10 +83,10 @@ class GenotypeStore:
         return people_file_of([source["path"] for source in sources], str(self.path))
 
     @cached_property
-    def filter_counts(self) -> tuple[FilterCount, ...]:
+    def filter_counts(self) -> tuple[filters.FilterCount, ...]:
         """Effects of the filters of the ingest. Private."""
         counts = groups.attributes_of(self._group)["filter_counts"]
-        return tuple(FilterCount(**count) for count in counts)
+        return tuple(filters.FilterCount(**count) for count in counts)
 
     def a1_frequencies(self) -> npt.NDArray[np.float64] | None:
         """Return the frequency of A1 in the store's people, shape (d,), nan without calls. Private.
@@ -98,7 +95,7 @@ class GenotypeStore:
         """
         if self.packing is not HARD_CALLS:
             return None
-        counts = read_block(groups.array_of(self._group, "genotype_counts"))
+        counts = groups.read_block(groups.array_of(self._group, "genotype_counts"))
         copies, called = counts @ np.maximum(COPIES_OF_A1, 0), counts @ (COPIES_OF_A1 >= 0)
         frequencies = np.full(len(counts), np.nan)
         np.divide(copies, 2 * called, out=frequencies, where=called > 0)
@@ -118,7 +115,7 @@ class GenotypeStore:
 
     @cached_property
     def _genotypes(self) -> groups.Array:
-        checksums = read_block(groups.array_of(self._group, "chunk_crc32c"))
+        checksums = groups.read_block(groups.array_of(self._group, "chunk_crc32c"))
         groups.expect_checksums(self._group, "genotypes", checksums)
         return groups.array_of(self._group, "genotypes")
 
@@ -132,7 +129,7 @@ class GenotypeStore:
         if start % self.packing.samples_per_byte:
             raise ValueError(f"samples start at {start}, inside a byte of 4")
         columns = slice(self.packing.width(start), self.packing.width(stop))
-        return read_block(self._genotypes, (variants, columns))
+        return groups.read_block(self._genotypes, (variants, columns))
 
     def __reduce__(self) -> tuple[object, ...]:
         # Workers open the store themselves, so that cached tables are not sent to them.
@@ -145,7 +142,7 @@ def people_file_of(paths: Sequence[str], otherwise: str) -> str:
     return next(tables, next(iter(paths), otherwise))
 
 
-def open_genotype_store(path: Location) -> GenotypeStore:
+def open_genotype_store(path: locations.Location) -> GenotypeStore:
     """Open a finished store with two small reads, or refuse what `open_group` refuses."""
     group = groups.open_group(path, *PACKINGS)
     attributes = groups.attributes_of(group)
@@ -184,7 +181,7 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
     import dask.array
     import xarray
 
-    store = open_genotype_store(usable_location(path, "path"))
+    store = open_genotype_store(locations.usable_location(path, "path"))
     shape = (store.n_variants, store.n_samples)
     dtype = np.dtype(np.int8 if store.packing is HARD_CALLS else np.float32)
     blocks = dask.array.map_blocks(
@@ -215,7 +212,7 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
 
 def _read_block(path: str, block_info: Any) -> npt.NDArray[np.int8 | np.float32]:
     variants, samples = (slice(*bounds) for bounds in block_info[None]["array-location"])
-    store = open_genotype_store(parse_location(path))
+    store = open_genotype_store(locations.parse_location(path))
     packing, packed = store.packing, store.read_packed(variants, samples)
     steps = packing.steps_or_missing(packed, samples.stop - samples.start)
     if packing is HARD_CALLS:

@@ -23,12 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes import tables
-from primo_scale.genotypes.source import GenotypeSource, SourceFiles, import_library
+from primo_scale.genotypes import source, tables
 from primo_scale.genotypes.store import DOSAGES, PackedBytes
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units
-from primo_scale.kernels.packed import pack_copies
+from primo_scale.kernels import compiling, dosage_bytes, packed
 from primo_scale.ranges import runs_of
 from primo_scale.storage.files import refuse_missing_file
 from primo_scale.storage.groups import Array, foreign_errors_explained, open_foreign_arrays
@@ -81,7 +78,7 @@ class _Cursor:
 
 
 @dataclass(frozen=True, eq=False)
-class VcfFile(GenotypeSource):
+class VcfFile(source.GenotypeSource):
     """Hard calls or dosages of a VCF or BCF file."""
 
     index: Path
@@ -104,7 +101,7 @@ class VcfFile(GenotypeSource):
                 fields = self._fields(record)[None] if self.packing is DOSAGES else None
                 _decode(alleles, fields, _FIRST, samples, copies, target, self.where)
                 if self.packing is not DOSAGES:
-                    pack_copies(copies, target)
+                    packed.pack_copies(copies, target)
 
     def _alleles(self, record: Variant) -> npt.NDArray[np.int16]:
         """Return the alleles of everybody, shape (1, n, ploidy)."""
@@ -135,7 +132,7 @@ class VcfFile(GenotypeSource):
         self._idle.put(cursor)
 
 
-def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
+def open_vcf(path: Path, files: source.SourceFiles) -> VcfFile:
     """Read the people and variants of a file.
 
     A file that is missing, damaged or has no index, a variant with more than two alleles, and a
@@ -199,7 +196,7 @@ def _check_blocks(path: Path) -> None:
 
 
 def _open_reader(path: Path) -> VCF:
-    library = import_library("cyvcf2", "cyvcf2", "--vcf", "plink2 --make-pgen")
+    library = source.import_library("cyvcf2", "cyvcf2", "--vcf", "plink2 --make-pgen")
     with _damage_explained(path):
         return library.VCF(str(path))
 
@@ -236,7 +233,7 @@ MOST_PLOIDY = 2
 _NO_ALLELE = -2  # fills up a haploid genotype
 
 
-@compiled
+@compiling.compiled
 def read_dosages(
     fields: Any, alleles: Any, rows: Any, columns: Any, called: Any, result: Any
 ) -> Any:
@@ -256,14 +253,14 @@ def read_dosages(
                 copies = np.float64(called[i, j])
             elif not 0 <= copies <= 3:  # int64 has no infinity
                 return False
-            units = np.int64(copies * UNITS + 0.5) if copies >= 0 else np.int64(-1)
-            if units > 2 * UNITS:
+            units = np.int64(copies * dosage_bytes.UNITS + 0.5) if copies >= 0 else np.int64(-1)
+            if units > 2 * dosage_bytes.UNITS:
                 return False
-            result[i, j] = byte_of_units(units)
+            result[i, j] = dosage_bytes.byte_of_units(units)
     return True
 
 
-@compiled
+@compiling.compiled
 def count_copies(alleles: Any, rows: Any, columns: Any, copies: Any) -> Any:
     """Count allele 1 in rows and columns of (v, n, ploidy), -1 where missing; False: allele 2."""
     last_allele = alleles.shape[2] - 1
@@ -288,7 +285,7 @@ _DOSAGE_ARRAY, _PROBABILITIES = "call_DS", "call_GP"
 
 
 @dataclass(frozen=True, eq=False)
-class VcfZarr(GenotypeSource):
+class VcfZarr(source.GenotypeSource):
     """Hard calls or dosages of a VCF-Zarr store, whose chunks are all hashed before the copy.
 
     They are not in the order of the variants.
@@ -319,10 +316,10 @@ class VcfZarr(GenotypeSource):
                 v, s, target = v - v[0], s - s[0], result[rows, columns]
                 _decode(alleles, fields, v, s, called, target, self.where)
         if self.dosages is None:
-            pack_copies(copies, result)
+            packed.pack_copies(copies, result)
 
 
-def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
+def open_vcz(path: Path, files: source.SourceFiles) -> VcfZarr:
     """Read the tables of a VCF-Zarr store.
 
     A store that is missing or lacks an array, arrays whose shapes disagree, variants with more than

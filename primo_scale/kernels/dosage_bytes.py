@@ -17,9 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.compiling import compiled, inlined
-from primo_scale.kernels.packed import read_only
-from primo_scale.kernels.products import Int8, Int16, Int64
+from primo_scale.kernels import compiling, packed, products
 
 DosageBytes = npt.NDArray[np.uint8]
 """Dosages, shape (v, n) for v variants and n samples."""
@@ -36,29 +34,29 @@ i32 = np.int32
 _RECIPROCAL, _SHIFT, _HALF = i32(33027), i32(22), i32(STEPS // 2)
 
 
-def decode_into(codes: Int8, dosages: DosageBytes, table: Int8) -> Int8:
+def decode_into(codes: products.Int8, dosages: DosageBytes, table: products.Int8) -> products.Int8:
     """Decode all samples into existing memory, and return the part written.
 
     The arguments are those of `kernels.packed.decode_into`.
     """
     written = codes[: len(dosages), : dosages.shape[1]]
-    _decode(read_only(dosages), read_only(table), written)
+    _decode(packed.read_only(dosages), packed.read_only(table), written)
     return written
 
 
-def add_squared_norms(norms: Int64, dosages: DosageBytes, table: Int8) -> None:
+def add_squared_norms(norms: products.Int64, dosages: DosageBytes, table: products.Int8) -> None:
     """Add the squared norm of every sample over these variants, in place."""
     for start in range(0, len(dosages), _ROWS_WITHIN_INT32):
         part = slice(start, start + _ROWS_WITHIN_INT32)
         sums = np.zeros(len(norms), dtype=np.int32)
-        _add_squares(read_only(dosages[part]), read_only(table[part]), sums)
+        _add_squares(packed.read_only(dosages[part]), packed.read_only(table[part]), sums)
         norms += sums
 
 
-def count_dosages(dosages: DosageBytes, n_samples: int) -> Int64:
+def count_dosages(dosages: DosageBytes, n_samples: int) -> products.Int64:
     """Return how many samples have 2 copies, none known, between 0 and 2, and 0: int64 (v, 4)."""
     counts = np.empty((len(dosages), 4), dtype=np.int64)
-    _count(read_only(dosages[:, :n_samples]), counts)
+    _count(packed.read_only(dosages[:, :n_samples]), counts)
     return counts
 
 
@@ -67,14 +65,14 @@ def select(dosages: DosageBytes, keep: npt.NDArray[np.intp]) -> DosageBytes:
     return np.take(dosages, keep, axis=1)
 
 
-def steps_or_missing(dosages: DosageBytes, n_samples: int) -> Int16:
+def steps_or_missing(dosages: DosageBytes, n_samples: int) -> products.Int16:
     """Return the steps of each dosage, -1 where it is missing, int16 of shape (v, n_samples)."""
     steps = dosages[:, :n_samples].astype(np.int16)
     steps[steps == MISSING_BYTE] = -1
     return steps
 
 
-@inlined
+@compiling.inlined
 def byte_of_units(units: Any) -> Any:
     """Return the byte of a dosage in units of 1/16384 of a copy, or of a missing one (negative).
 
@@ -85,13 +83,13 @@ def byte_of_units(units: Any) -> Any:
     return np.uint8(step if units >= 0 else MISSING_BYTE)
 
 
-@inlined
+@compiling.inlined
 def _code(byte: Any, k: Any, m: Any, missing: Any) -> Any:
     step = i32(i32(i32(i32(byte) * k + _HALF) * _RECIPROCAL) >> _SHIFT)
     return i32(step - m) if byte != MISSING_BYTE else missing
 
 
-@compiled
+@compiling.compiled
 def _decode(dosages: Any, table: Any, codes: Any) -> None:
     for v in range(dosages.shape[0]):
         k, m, missing = i32(table[v, 2]) - i32(table[v, 3]), -i32(table[v, 3]), i32(table[v, 1])
@@ -100,7 +98,7 @@ def _decode(dosages: Any, table: Any, codes: Any) -> None:
             target[i] = np.int8(_code(source[i], i32(k), i32(m), missing))
 
 
-@compiled
+@compiling.compiled
 def _add_squares(dosages: Any, table: Any, sums: Any) -> None:
     for v in range(dosages.shape[0]):
         k, m, missing = i32(table[v, 2]) - i32(table[v, 3]), -i32(table[v, 3]), i32(table[v, 1])
@@ -110,7 +108,7 @@ def _add_squares(dosages: Any, table: Any, sums: Any) -> None:
             sums[i] += i32(code * code)
 
 
-@compiled
+@compiling.compiled
 def _count(dosages: Any, counts: Any) -> None:
     for v in range(dosages.shape[0]):
         both = missing = none = 0
@@ -122,7 +120,7 @@ def _count(dosages: Any, counts: Any) -> None:
         counts[v, 2] = dosages.shape[1] - both - missing - none
 
 
-@compiled
+@compiling.compiled
 def bytes_of_copies(copies: Any, result: Any) -> Any:
     """Write the bytes of numbers of copies, missing if nan or negative, shape (v, n), to `result`.
 

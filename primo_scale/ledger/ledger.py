@@ -34,9 +34,8 @@ from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.humanize import spent_in_words
 from primo_scale.interruption import check_before_charge
-from primo_scale.ledger import accounts
+from primo_scale.ledger import accounts, event_log
 from primo_scale.ledger.accounts import Account, Balance, Charge, ChargeRequest, History
-from primo_scale.ledger.event_log import EventLog
 from primo_scale.storage.files import canonical_json
 
 AUDIT_EVENT = "primo_scale.step"
@@ -130,7 +129,7 @@ def default_ledger_path() -> Path:
     return root / "primo_scale" / "ledger.sqlite"
 
 
-class Ledger(EventLog):
+class Ledger(event_log.EventLog):
     """Open ledger, from which releases are paid."""
 
     def cohort_identifier(self, cohort_digest: str) -> str:

@@ -25,7 +25,6 @@ from primo_scale.machine import usable_cpus
 from primo_scale.methods import linear_algebra
 from primo_scale.methods.catalogue import Estimator, Method
 from primo_scale.methods.effects import COLUMNS_AT_A_TIME
-from primo_scale.methods.linear_algebra import Float64
 from primo_scale.storage.block_matrices import BlockLayout
 
 _FLOAT64 = 8
@@ -105,7 +104,7 @@ def solve_bytes(
 
 
 def share_with_noisy_gram(
-    eigenvalues: Float64,
+    eigenvalues: linear_algebra.Float64,
     *,
     size: int,
     gram_sigma: float,
@@ -135,7 +134,7 @@ def share_with_noisy_gram(
     values = np.quantile(eigenvalues, ranks) * eigenvalue
     sigma = gram_sigma * math.sqrt(size / _DRAWN)
 
-    def factors(values: Float64, sigma: float) -> Float64:
+    def factors(values: linear_algebra.Float64, sigma: float) -> linear_algebra.Float64:
         """Return the factors of the weights for known noise, shape (d,)."""
         floor = linear_algebra.FLOOR_SHARE * linear_algebra.noise_norm(sigma, len(values))
         raised = np.maximum(values, floor)
@@ -143,7 +142,7 @@ def share_with_noisy_gram(
         total = signal * raised + residual_variance * raised + cross_sigma**2
         return linear_algebra.quotient(signal, total)
 
-    def squared_correlation(filtered: Float64) -> float:
+    def squared_correlation(filtered: linear_algebra.Float64) -> float:
         """Return the squared correlation of scores and genetic values, up to a constant."""
         covariance = float(filtered.diagonal() @ values**2)
         in_target = effect_variance * values**2 + residual_variance * values

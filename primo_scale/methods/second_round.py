@@ -27,7 +27,6 @@ from primo_scale.machine import in_threads, usable_cpus
 from primo_scale.methods import effects, solve
 from primo_scale.methods.effects import Column, Coordinates, EffectPrior
 from primo_scale.methods.linear_algebra import Adjustment, Float64, TargetNoise, map_blocks
-from primo_scale.methods.solve import PanelComponents
 from primo_scale.panel import components
 from primo_scale.privacy.planning import fill
 
@@ -122,7 +121,7 @@ def windows_of(boundaries: tuple[int, ...]) -> tuple[int, ...]:
 def choose_directions(
     adjustment: Adjustment,
     prior: EffectPrior,
-    panel: PanelComponents,
+    panel: solve.PanelComponents,
     windows: Sequence[Float64],
     slopes: Float64,
     *,
@@ -186,7 +185,7 @@ def choose_directions(
 def solve_two_rounds(
     adjustment: Adjustment,
     inputs: solve.SolveInputs,
-    panel: PanelComponents,
+    panel: solve.PanelComponents,
     directions: components.OwnDirections,
     values: Float64,
     *,
@@ -285,7 +284,7 @@ def _without_ancestry(
 
 def _first_rounds(
     adjustment: Adjustment,
-    panel: PanelComponents,
+    panel: solve.PanelComponents,
     scores: effects.FittedScores | None,
     cuts: tuple[int, ...],
     covariances: Sequence[Float64],

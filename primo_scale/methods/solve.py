@@ -55,8 +55,7 @@ from primo_scale.methods.effects import (
 )
 from primo_scale.methods.linear_algebra import Adjustment, Float64, TargetNoise, map_blocks
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
-from primo_scale.privacy.planning import ClipResponse
+from primo_scale.privacy import mechanism, planning
 from primo_scale.storage.block_matrices import BlockMatrices
 
 # Smallest eigenvalue relative to the largest, so that X'X without noise can be inverted.
@@ -87,10 +86,10 @@ class SolveInputs:
     """Parameters of a solution besides the statistics; public except the counts in `rescale`."""
 
     # Bounds on the rows, and the number of people: nominal where the true number is private.
-    bounds: PublicBounds
+    bounds: mechanism.PublicBounds
     # Standard deviations of the noise in the statistics; `no_noise` for exact statistics.
-    scales: NoiseScales
-    recipe: Recipe  # description of the noisy measurements
+    scales: mechanism.NoiseScales
+    recipe: mechanism.Recipe  # description of the noisy measurements
     delta: float  # of the promise
     unit: int  # lattice steps per unit of the genotype coding
     rescale: Float64  # noisy factor on each phenotype that corrects for missing values, shape (l,)
@@ -509,7 +508,7 @@ def to_dosage_scale(
     weights: tuple[Float64, Float64],
     genotypes: GenotypeCoding,
     outcomes: OutcomeCoding,
-    response: ClipResponse,
+    response: planning.ClipResponse,
     *,
     digits: int | None = None,
 ) -> tuple[Float64, Float64, Float64]:
@@ -572,7 +571,7 @@ def effects_per_allele(
     effects: tuple[Float64, Float64],
     genotypes: GenotypeCoding,
     outcomes: OutcomeCoding,
-    response: ClipResponse,
+    response: planning.ClipResponse,
 ) -> tuple[Float64, Float64]:
     """Return marginal effects per copy of allele 1 in phenotype units; overwrites `effects`."""
     for values in effects:
@@ -581,6 +580,6 @@ def effects_per_allele(
     return effects
 
 
-def phenotype_unit(outcomes: OutcomeCoding, response: ClipResponse) -> Float64:
+def phenotype_unit(outcomes: OutcomeCoding, response: planning.ClipResponse) -> Float64:
     """Return the phenotype units of one lattice step before clipping, shape (l,)."""
     return np.array([p.sd for p in outcomes.phenotypes]) / (outcomes.unit * response.slope)

@@ -40,10 +40,9 @@ from primo_scale.outcomes.coding import (
 )
 from primo_scale.outcomes.tables import match_people, open_outcome_table
 from primo_scale.ranges import runs_of
-from primo_scale.storage import groups
+from primo_scale.storage import groups, locations
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import read_block, write_array, write_block
-from primo_scale.storage.locations import Location
 
 KIND = "outcomes"
 HELD_OUT = "held_out"
@@ -80,7 +79,7 @@ class ComponentRows:
 class OutcomeStore:
     """Finished outcome store. PRIVATE."""
 
-    path: Location
+    path: locations.Location
     n_samples: int
     content_digest: str  # SHA-256 of the integers, independent of the order of rows in the files
     observed: Int64  # number of people with each phenotype, shape (l,)
@@ -114,7 +113,7 @@ class OutcomeStore:
         return read_block(self._rows, (samples, slice(None)))[self.held_out(samples)]
 
 
-def open_outcome_store(path: Location) -> OutcomeStore:
+def open_outcome_store(path: locations.Location) -> OutcomeStore:
     """Open a finished outcome store, or refuse what `open_group` refuses."""
     group = groups.open_group(path, KIND)
     rows, attributes = groups.array_of(group, "rows"), groups.attributes_of(group)
@@ -243,7 +242,7 @@ def read_outcomes(
 
 
 def align_outcomes(
-    path: Location,
+    path: locations.Location,
     samples: SampleTable,
     files: Sequence[Path | None],
     coding: OutcomeCoding,
@@ -291,7 +290,7 @@ def align_outcomes(
     return _write_store(path, header, layout, rows_of, observed, held_out)
 
 
-def _find_store(path: Location, request: str) -> OutcomeStore | None:
+def _find_store(path: locations.Location, request: str) -> OutcomeStore | None:
     """Return the finished store of a request, or None."""
     if not groups.is_complete(path, KIND):
         return None
@@ -300,7 +299,7 @@ def _find_store(path: Location, request: str) -> OutcomeStore | None:
 
 
 def write_residuals(
-    path: Location,
+    path: locations.Location,
     unadjusted: OutcomeStore,
     before: OutcomeCoding,
     coding: OutcomeCoding,
@@ -345,7 +344,7 @@ def _coded_rows(
 
 
 def _write_store(
-    path: Location,
+    path: locations.Location,
     header: Mapping[str, object],
     layout: groups.ArrayLayout,
     rows_of: Callable[[slice], Int16],

@@ -16,9 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.coding import LEAST_MATCHED, compare_alleles
+from primo_scale.genotypes import coding, store
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
-from primo_scale.genotypes.store import MISSING_DOSAGE, copies_of_hard_calls
 from primo_scale.genotypes.tables import Index, StringColumn, VariantTable
 from primo_scale.kernels.packed import packed_width
 from primo_scale.kernels.products import Float64
@@ -105,7 +104,7 @@ class LdPanel:
         for start in range(0, len(stored), _VARIANTS_AT_A_TIME):
             part = slice(start, start + _VARIANTS_AT_A_TIME)
             dosages = read_dosages(self._source, stored[part])
-            called = dosages != MISSING_DOSAGE
+            called = dosages != store.MISSING_DOSAGE
             n_called = called.sum(axis=1)
             sums = np.where(called, dosages, 0).sum(axis=1)
             means[part] = np.divide(sums, n_called, out=means[part], where=n_called > 0)
@@ -147,12 +146,12 @@ def open_ld_panel(prefixes: tuple[Path, ...], variants: VariantTable) -> LdPanel
     rows, swapped = _match(source.variants, variants)
     digest = sha256_of_json([sha256_of_file(path) for path in source.files()])
     found = LdPanel(prefixes, digest, rows, swapped, variants.chromosome, source)
-    if found.n_matched < LEAST_MATCHED * len(variants):
+    if found.n_matched < coding.LEAST_MATCHED * len(variants):
         raise InputError(
             f"has {found.n_matched} of {len(variants)} variants at the same position with the same "
             "alleles",
             where=where,
-            limit=f"at least {LEAST_MATCHED:.0%} of the variants",
+            limit=f"at least {coding.LEAST_MATCHED:.0%} of the variants",
             remedy="Check that the panel and the genotypes are of one genome build",
         )
     return found
@@ -163,12 +162,12 @@ def read_dosages(source: GenotypeSource, variants: Index) -> npt.NDArray[np.int8
     n_people = len(source.samples)
     packed = np.empty((len(variants), packed_width(n_people)), dtype=np.uint8)
     source.read_into(packed, variants, np.arange(n_people))
-    return copies_of_hard_calls(packed, n_people)
+    return store.copies_of_hard_calls(packed, n_people)
 
 
 def centred(dosages: npt.NDArray[np.int8]) -> Float32:
     """Return dosages minus the mean of each variant; a missing one becomes 0."""
-    called = dosages != MISSING_DOSAGE
+    called = dosages != store.MISSING_DOSAGE
     values = np.where(called, dosages, 0).astype(np.float32)
     values -= (values.sum(axis=1) / np.maximum(called.sum(axis=1), 1))[:, None]
     values[~called] = 0
@@ -189,7 +188,7 @@ def _match(panel: VariantTable, variants: VariantTable) -> tuple[Index, npt.NDAr
     for index, place in enumerate(places):
         wanted = variants.allele1[index], variants.allele2[index]
         for row in at.get(place, ()):
-            found = compare_alleles((panel.allele1[row], panel.allele2[row]), wanted)
+            found = coding.compare_alleles((panel.allele1[row], panel.allele2[row]), wanted)
             if found is not None:
                 rows[index], swapped[index] = row, found[0]
                 break

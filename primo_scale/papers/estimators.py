@@ -35,9 +35,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from primo_scale.methods import linear_algebra
+from primo_scale.methods import effects, linear_algebra
 from primo_scale.methods.catalogue import Estimator, load
-from primo_scale.methods.effects import EffectPrior
 from primo_scale.methods.linear_algebra import Adjustment, Float64, map_blocks
 from primo_scale.methods.solve import Solution, SolveInputs, adjusted
 from primo_scale.storage.block_matrices import BlockMatrices, Int64
@@ -191,7 +190,7 @@ def solve_separately(adjustment: Adjustment, inputs: SolveInputs, estimator: Est
         own = replace(
             inputs,
             rescale=inputs.rescale[one],
-            prior=EffectPrior(prior.effect_variance[one], prior.residual_variance[one]),
+            prior=effects.EffectPrior(prior.effect_variance[one], prior.residual_variance[one]),
         )
         found.append(solver(adjusted(alone, own), own, estimator))
     return Solution(

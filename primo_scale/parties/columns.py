@@ -37,8 +37,7 @@ from primo_scale.kernels.products import Int64
 from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
 from primo_scale.outcomes.tables import OutcomeTable, RowGroup
-from primo_scale.storage.files import write_atomically
-from primo_scale.storage.stores import read_key_file
+from primo_scale.storage import files, stores
 from primo_scale.verify.document import Mixtures, PartyColumn
 
 Hashes = npt.NDArray[np.bytes_]
@@ -102,7 +101,7 @@ def make_roster(individuals: Sequence[str], key_file: Path, others: Sequence[Pat
 
     `key_file` holds the key that the parties share. A roster of another key has nobody in common.
     """
-    key = read_key_file(key_file)
+    key = stores.read_key_file(key_file)
     hashes = hash_people(individuals, key)
     people = np.unique(hashes)
     if len(people) < len(hashes):
@@ -125,12 +124,12 @@ def make_roster(individuals: Sequence[str], key_file: Path, others: Sequence[Pat
 def write_roster(roster: Roster, path: Path) -> None:
     """Write a roster to a file with mode 0600, one person a line."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, b"\n".join([_HEADER, *roster.people.tolist(), b""]))
+    files.write_atomically(path, b"\n".join([_HEADER, *roster.people.tolist(), b""]))
 
 
 def read_roster(path: Path, key_file: Path) -> Roster:
     """Read the roster that the parties agreed on."""
-    return Roster(_read_people(path), read_key_file(key_file))
+    return Roster(_read_people(path), stores.read_key_file(key_file))
 
 
 def _read_people(path: Path) -> Hashes:

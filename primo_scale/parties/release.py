@@ -27,26 +27,17 @@ from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step, lower
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.parties import columns
-from primo_scale.parties.columns import PartyColumns, Roster
 from primo_scale.privacy.mechanism import Promise, rounded_up
 from primo_scale.privacy.payment import NoiseStore, Payer, open_ledger, pay_once, record_drawn
-from primo_scale.publication.open_release import PartyRelease, open_party_release
-from primo_scale.publication.publish import publish_party_release
-from primo_scale.publication.weights import check_column_names, check_variant_identifiers
-from primo_scale.run import fields, publishing
+from primo_scale.publication import open_release, publish, weights
+from primo_scale.run import fields, payments, public_inputs, publishing, run_log, work_directory
 from primo_scale.run.fields import NEEDED, Checked, Kind, option, read_fields, takes
 from primo_scale.run.options import FILES, PRIVACY, RELEASE, OutcomeTables, Payment, beside_release
-from primo_scale.run.payments import log_payment
-from primo_scale.run.public_inputs import phenotype_bounds
-from primo_scale.run.run_log import LOGGER, run_logged
-from primo_scale.run.work_directory import NOISE, locked
-from primo_scale.storage import files
-from primo_scale.storage.locations import Location
+from primo_scale.storage import files, locations
 from primo_scale.storage.resuming import NEVER_OVERWRITTEN, of_other_request
-from primo_scale.verify import document
+from primo_scale.verify import document, words
 from primo_scale.verify.document import PARTY
 from primo_scale.verify.files import Signer
-from primo_scale.verify.words import SAMPLER, public_by_assumption
 from primo_scale.version import __version__
 
 _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
@@ -81,7 +72,7 @@ class RosterRequest(Checked):
         Roster to write. PRIVATE.
     """
 
-    people: Location = option(fields.LOCATION, default=NEEDED)
+    people: locations.Location = option(fields.LOCATION, default=NEEDED)
     party_key: Path = option(fields.FILE, default=NEEDED)
     others: tuple[Path, ...] = option(fields.several(fields.FILE, repeats=True), default=())
     out: Path = option(fields.FILE, default=NEEDED)
@@ -132,7 +123,7 @@ class PartyReleaseRequest(Payment):
     pheno: Path | None = option(fields.FILE)
     pheno_bounds: Path | None = option(fields.FILE)
     pheno_name: tuple[str, ...] | None = option(fields.NAMES)
-    genotypes: Location | None = option(fields.LOCATION)
+    genotypes: locations.Location | None = option(fields.LOCATION)
     epsilon: float = option(fields.number(), default=NEEDED, heading=PRIVACY)
     delta: float = option(fields.number(), default=NEEDED, heading=PRIVACY)
     person_columns: int | None = option(fields.count(), heading=PRIVACY)
@@ -183,7 +174,7 @@ class PartyReleaseRequest(Payment):
 
 
 @takes(RosterRequest)
-def party_roster(request: RosterRequest) -> Roster:
+def party_roster(request: RosterRequest) -> columns.Roster:
     """Write the roster of a party's people, or of the people whom all parties have.
 
     Returns
@@ -207,7 +198,7 @@ def party_roster(request: RosterRequest) -> Roster:
 
 
 @takes(PartyReleaseRequest)
-def party_release(request: PartyReleaseRequest) -> PartyRelease:
+def party_release(request: PartyReleaseRequest) -> open_release.PartyRelease:
     """Publish noisy values of the columns that one party holds, or find them published.
 
     Returns
@@ -229,17 +220,17 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
     work_dir, ledger = request.work_dir, request.ledger_path
     there = publishing.check_out(request.out, work_dir, ledger, PARTY)
     published = None if there is None else str(there["ledger"]["charge"])
-    with locked(work_dir), run_logged(work_dir, "party-release", request):
+    with work_directory.locked(work_dir), run_log.run_logged(work_dir, "party-release", request):
         _release(request, ledger, published)
-    return open_party_release(request.out)
+    return open_release.open_party_release(request.out)
 
 
 def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | None) -> None:
     party = _columns(request)
     roster = columns.read_roster(request.roster, request.party_key)
     values, people = _values(request, party, roster)
-    noise_store, promise = NoiseStore(request.work_dir / NOISE), request.promise
-    LOGGER.info("%d of %d people of the roster are in the file", len(people), len(roster))
+    noise_store, promise = NoiseStore(request.work_dir / work_directory.NOISE), request.promise
+    run_log.LOGGER.info("%d of %d people of the roster are in the file", len(people), len(roster))
     with open_ledger(ledger_path, noise_store) as ledger:
         cohort = ledger.paying_cohort(
             roster.tag, people, request.cohort, unit=promise.unit, adjacency=promise.adjacency
@@ -247,22 +238,22 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
         payer = Payer(ledger, noise_store, *cohort)
         with deferred():
             path, receipt = pay_for_values(values, promise, payer, published=published)
-            balance = log_payment("values", receipt, payer)
+            balance = payments.log_payment("values", receipt, payer)
         if not balance.affords(NO_COST):
             raise lowered_budget(ledger_path, balance)
         if published is None:
             statement = _statement(request, values, receipt.charge, balance)
             signer = Signer(ledger.public_key, ledger.sign)
             with noise_store.payment_explained(receipt.charge.id):
-                publish_party_release(request.out, path, statement, signer)
+                publish.publish_party_release(request.out, path, statement, signer)
         else:
             publishing.refuse_damaged(request.out, ledger.public_key)
-            LOGGER.info("%s: this release is published already", request.out)
+            run_log.LOGGER.info("%s: this release is published already", request.out)
         ledger.mark_published(receipt.charge, files.sha256_of_file(request.out / PARTY.name))
 
 
 def _values(
-    request: PartyReleaseRequest, party: PartyColumns, roster: Roster
+    request: PartyReleaseRequest, party: columns.PartyColumns, roster: columns.Roster
 ) -> tuple[PartyValues, list[str]]:
     """Return the values to release, and the people of the roster whom the party knows."""
     count, mixtures = len(party.columns), request.mixtures
@@ -290,15 +281,15 @@ def _values(
     return PartyValues(party, roster, digest, sums, *noise, public), people
 
 
-def _columns(request: PartyReleaseRequest) -> PartyColumns:
+def _columns(request: PartyReleaseRequest) -> columns.PartyColumns:
     """Return the columns to release, after refusing names that no release can carry."""
     tables = request.tables
     if tables is not None:
         table = open_outcome_table(tables.pheno)
-        party = columns.phenotype_columns(table, phenotype_bounds(tables))
+        party = columns.phenotype_columns(table, public_inputs.phenotype_bounds(tables))
     elif request.genotypes is not None:
         store = open_genotype_store(request.genotypes)
-        check_variant_identifiers(store.variants.identifier)
+        weights.check_variant_identifiers(store.variants.identifier)
         party = columns.genotype_columns(store)
     if len(party.columns) > _MOST_COLUMNS:
         raise UsageError(
@@ -307,11 +298,11 @@ def _columns(request: PartyReleaseRequest) -> PartyColumns:
             limit=_MOST_COLUMNS,
             remedy="Release fewer columns, or use primo-scale release",
         )
-    check_column_names("column", [column.name for column in party.columns])
+    weights.check_column_names("column", [column.name for column in party.columns])
     return party
 
 
-def _individuals(people: Location) -> list[str]:
+def _individuals(people: locations.Location) -> list[str]:
     """Return the IIDs of a phenotype table or a genotype store."""
     if not isinstance(people, Path) or people.is_dir():
         return list(open_genotype_store(people).samples.individual)
@@ -338,10 +329,10 @@ def _statement(
             sensitivity=party_sensitivity(count, request.mixtures),
             sigma=values.sigma,
             fine_bits=fine_bits(values.sigma),
-            sampler=SAMPLER,
+            sampler=words.SAMPLER,
         ),
         ledger=publishing.state_ledger_entry(balance, charge),
-        public_by_assumption=public_by_assumption(str(promise.unit), str(promise.adjacency)),
+        public_by_assumption=words.public_by_assumption(str(promise.unit), str(promise.adjacency)),
     )
 
 
@@ -377,8 +368,8 @@ def party_sensitivity(n_columns: int, n_mixtures: int | None) -> float:
 class PartyValues:
     """Exact values that a party is about to release. PRIVATE."""
 
-    party: PartyColumns
-    roster: Roster
+    party: columns.PartyColumns
+    roster: columns.Roster
     digest: str  # of the coded values
     mixtures: Int64 | None
     sigma: float  # standard deviation of the noise, in lattice units

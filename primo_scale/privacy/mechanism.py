@@ -15,9 +15,7 @@ from dataclasses import astuple, dataclass, replace
 from functools import lru_cache
 
 from primo_scale.errors import Field, UsageError
-from primo_scale.gaussian import sensitivity
-from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.noise import LARGEST_FINE_SIGMA
+from primo_scale.gaussian import calibration, noise, sensitivity
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.shares import SHARES
 
@@ -139,7 +137,7 @@ class Mechanism:
     # Split t of the shift between X'X and X'Z: D/A for one dense X'X, and 2 tau with tau^3 + 3 tau
     # = D/Q for LD blocks (docs/maths/sensitivity.md); None if they share no shift.
     split: float | None
-    cost: Cost  # that the ledger charges
+    cost: calibration.Cost  # that the ledger charges
     scales: NoiseScales
     hold_out: HoldOut | None = None
     second_round: SecondRound | None = None  # None before it is chosen, and without one
@@ -188,16 +186,16 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     return mechanism
 
 
-def release_cost(promise: Guarantee, subsample: int | None) -> Cost:
+def release_cost(promise: Guarantee, subsample: int | None) -> calibration.Cost:
     """Return the cost of a release: of the adjustment of its phenotypes, and of its statistics.
 
     Half of (epsilon, delta) pays for X'X of a subsample, and the other half for everything else.
     Source: docs/maths/subsampling.md, Theorem 2.
     """
     if subsample is None:
-        return Cost(release_mu(promise.epsilon, promise.delta) ** 2)
+        return calibration.Cost(calibration.release_mu(promise.epsilon, promise.delta) ** 2)
     epsilon, delta = promise.epsilon / 2, promise.delta / 2
-    return Cost(release_mu(epsilon, delta) ** 2, epsilon, delta)
+    return calibration.Cost(calibration.release_mu(epsilon, delta) ** 2, epsilon, delta)
 
 
 def gram_share(promise: Promise, recipe: Recipe) -> float:
@@ -216,7 +214,7 @@ def second_round(
     `promise` is that of the first round. Source: docs/maths/rounds.md, Theorem 1.
     """
     share = promise.share * (1 - SHARES.first_round) / SHARES.first_round
-    mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(share)
+    mu = calibration.release_mu(promise.epsilon, promise.delta) * math.sqrt(share)
     change = sensitivity.cross(row_norm, phenotype_norm, promise.adjacency)
     return SecondRound(directions, row_norm, phenotype_norm, rounded_up(change / mu))
 
@@ -345,7 +343,7 @@ def _subsampled(
     amplified = math.log1p(math.expm1(epsilon) * n / s)
     if delta * n / s >= 1:
         raise UsageError("the subsample is too small for delta", where=Field("subsample"), value=s)
-    gram_mu = release_mu(amplified * (1 - 1e-12), delta * n / s)
+    gram_mu = calibration.release_mu(amplified * (1 - 1e-12), delta * n / s)
     gram = rounded_up(sensitivity.gram(bounds.row_norm, Adjacency.REPLACE_ONE) / gram_mu)
     return replace(rest, scales=replace(rest.scales, gram=(gram,) * len(bounds.block_sizes)))
 
@@ -423,11 +421,11 @@ def _check_integer_range(mechanism: Mechanism) -> None:
     """
     gram, *others = astuple(mechanism.scales)
     sigma, bounds = max(*gram, *others), mechanism.bounds
-    if sigma > LARGEST_FINE_SIGMA:
+    if sigma > noise.LARGEST_FINE_SIGMA:
         raise UsageError(
             "the noise is too large for 64-bit sampling",
             value=sigma,
-            limit=LARGEST_FINE_SIGMA,
+            limit=noise.LARGEST_FINE_SIGMA,
             remedy="Lower the scale of the lattice, or raise epsilon or gamma",
         )
     largest_sum = bounds.n_samples * max(bounds.row_norm, bounds.phenotype_norm)

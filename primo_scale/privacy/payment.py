@@ -40,18 +40,14 @@ from primo_scale.accumulation.statistics import RawOwnSums, RawStatistics
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian import noise, sensitivity
 from primo_scale.gaussian.calibration import Cost
-from primo_scale.gaussian.noise import KEY_BYTES, Integers, KeystreamNoise
-from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Account, Balance, Charge, ChargeRequest
 from primo_scale.ledger.ledger import Ledger, PaymentStep, Receipt, announce_step, random_charge_id
 from primo_scale.machine import refuse_full_disk
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
 from primo_scale.outcomes.store import AdjustmentScale, RawAdjustment
-from primo_scale.privacy import private_statistics
+from primo_scale.privacy import planning, private_statistics, shares
 from primo_scale.privacy.mechanism import Guarantee, Mechanism, SecondRound, rounded_up
-from primo_scale.privacy.planning import Floats
-from primo_scale.privacy.shares import SHARES
 from primo_scale.storage import files, resuming
 from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.stores import decrypt_file, encrypt_file_content
@@ -154,7 +150,7 @@ class NoiseStore:
             for old in unpaid:
                 self.path_of(old, "unused").unlink(missing_ok=True)
             files.make_private_directory(self.directory)
-            files.write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
+            files.write_atomically(path, encrypt_file_content(os.urandom(noise.KEY_BYTES), charge))
         return charge
 
     def open_key(self, charge: str) -> bytes:
@@ -170,12 +166,12 @@ class NoiseStore:
             unused.rename(key)
             files.sync_directory(self.directory)
         secret = decrypt_file(key, charge)
-        if len(secret) != KEY_BYTES:
+        if len(secret) != noise.KEY_BYTES:
             raise InputError(
                 "the key of the noise is damaged",
                 where=key,
                 value=f"{len(secret)} bytes",
-                limit=KEY_BYTES,
+                limit=noise.KEY_BYTES,
             )
         return secret
 
@@ -272,9 +268,9 @@ class Payer:
             remedy="Give the --ledger and --cohort that accumulate was given",
         )
 
-    def source(self, charge: Charge) -> KeystreamNoise:
+    def source(self, charge: Charge) -> noise.KeystreamNoise:
         """Return the source of a charge's noise, which the ledger has bound."""
-        source = KeystreamNoise(self.noise_store.open_key(charge.id))
+        source = noise.KeystreamNoise(self.noise_store.open_key(charge.id))
         announce_step(PaymentStep.DRAW_STARTED)
         return source
 
@@ -401,7 +397,7 @@ def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRe
 
 def draw_second_round(
     raw: RawOwnSums, second: SecondRound, mechanism: Mechanism, payer: Payer, charge: Charge
-) -> Floats:
+) -> planning.Floats:
     """Return the noisy sums of the second round, drawn once; shape (m,).
 
     `mechanism` is that of the first round, with the hold-out of the release. An InputError is
@@ -443,7 +439,7 @@ class _HoldOut:
 
 
 def measure_once(
-    weights: Floats,
+    weights: planning.Floats,
     score: Callable[[], private_statistics.ScoredPeople],
     mechanism: Mechanism,
     payer: Payer,
@@ -464,7 +460,7 @@ def measure_once(
     # The first numbers are those of the statistics and of a second round.
     numbers = itertools.count(1 if mechanism.second_round is None else 2)
 
-    def bind(exact: Integers) -> None:
+    def bind(exact: noise.Integers) -> None:
         digest = hashlib.sha256(np.ascontiguousarray(exact, "<i8").tobytes()).hexdigest()
         parameters = {"query": "hold-out", "hold_out": asdict(hold_out)}
         request = payer.request(digest, parameters, mechanism.promise, mechanism.cost)
@@ -494,12 +490,12 @@ _DIGITS = 6  # significant, of results whose last digits depend on the processor
 Float64 = npt.NDArray[np.float64]
 
 
-def adjustment_sigma(norm: int, adjacency: Adjacency, cost: Cost) -> float:
+def adjustment_sigma(norm: int, adjacency: sensitivity.Adjacency, cost: Cost) -> float:
     """Return the standard deviation of the noise on the diagonals, rounded up.
 
     `cost` is that of the release. Source: docs/maths/adjustment.md, Theorem 1.
     """
-    mu = math.sqrt(cost.mu_squared * SHARES.adjustment)
+    mu = math.sqrt(cost.mu_squared * shares.SHARES.adjustment)
     sigma = rounded_up(sensitivity.adjustment(norm, adjacency) / mu)
     noise.check_sigma(
         sigma, where="--epsilon", remedy="Raise it, or release fewer phenotypes together"

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian import noise, sensitivity
 from primo_scale.gaussian.noise import Integers, KeystreamNoise
-from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.machine import n_threads
 from primo_scale.outcomes.coding import PhenotypeBounds
@@ -162,7 +161,7 @@ class NoisyMatrices:
     def _n_fixed(self, columns: Integers) -> int:
         """Return the number of the outcome columns C, which come before Y."""
         n_fixed = int(columns.shape[1]) - self.mechanism.bounds.n_phenotypes
-        if n_fixed and self.mechanism.promise.unit is not PrivacyUnit.LABEL:
+        if n_fixed and self.mechanism.promise.unit is not sensitivity.PrivacyUnit.LABEL:
             raise ValueError("covariates are in no sum where they are private")
         return n_fixed
 

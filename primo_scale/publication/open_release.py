@@ -14,12 +14,10 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError, errors_explained
 from primo_scale.storage.locations import usable_path
+from primo_scale.verify import files, party, release
 from primo_scale.verify.document import PARTY, RELEASE, read_document
-from primo_scale.verify.files import COVARIATES_FILE, VALUES_FILE, WEIGHTS_FILE
 from primo_scale.verify.finding import refuse_problems
 from primo_scale.verify.formats import TERM_COLUMN, WEIGHTS_HEADER
-from primo_scale.verify.party import half_range
-from primo_scale.verify.release import release_findings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,7 +52,7 @@ class Release:
 
         text = dict.fromkeys(WEIGHTS_HEADER, str) | {"pos": int}
         columns = [*WEIGHTS_HEADER, *self.phenotypes]
-        path = self.directory / WEIGHTS_FILE
+        path = self.directory / files.WEIGHTS_FILE
         table: pd.DataFrame = pd.read_csv(path, **TABLE_OPTIONS, usecols=columns, dtype=text)
         return table[columns]
 
@@ -66,7 +64,7 @@ class Release:
         """
         import pandas as pd
 
-        path = self.directory / COVARIATES_FILE
+        path = self.directory / files.COVARIATES_FILE
         table: pd.DataFrame = pd.read_csv(path, **TABLE_OPTIONS, skiprows=1, index_col=TERM_COLUMN)
         return table
 
@@ -152,7 +150,7 @@ class PartyRelease:
     @property
     def scale(self) -> float:
         """Lattice units of half the range of a column, in a row or in a mixture of unit norm."""
-        return half_range(self.document)
+        return party.half_range(self.document)
 
     @property
     def noise_sd(self) -> float:
@@ -185,9 +183,9 @@ def open_party_release(directory: str | Path, *, public_key: str | None = None) 
     if not (directory / PARTY.name).is_file():
         what = "holds no release of a party"
         raise InputError(what, where=directory, remedy="Give the directory of a party.json")
-    findings = release_findings(directory, PARTY, public_key=public_key)
+    findings = release.release_findings(directory, PARTY, public_key=public_key)
     remedy = "Ask the party for an intact copy"
     refuse_problems(findings, "the release is not valid", where=directory, remedy=remedy)
     document, _ = read_document(directory, PARTY)
-    values = np.load(directory / VALUES_FILE, mmap_mode="r", allow_pickle=False)
+    values = np.load(directory / files.VALUES_FILE, mmap_mode="r", allow_pickle=False)
     return PartyRelease(directory, values, document or {})

@@ -6,22 +6,13 @@ import shutil
 from pathlib import Path
 
 from primo_scale.ledger.ledger import PaymentStep, announce_step
-from primo_scale.publication.texts import (
-    render_deployment,
-    render_party_readme,
-    render_readme,
-    render_report,
-)
+from primo_scale.publication import texts
 from primo_scale.publication.weights import ScoringWeights, check_releasable, write_files
 from primo_scale.storage.files import directory_published_at_end
 from primo_scale.verify import document as stated
-from primo_scale.verify import files, party, words
+from primo_scale.verify import files, finding, formats, party, release, theorems, words
 from primo_scale.verify.document import PARTY, RELEASE, Document, PartyDocument, ReleaseDocument
 from primo_scale.verify.files import Signer, file_entries, signature_of
-from primo_scale.verify.finding import refuse_problems
-from primo_scale.verify.formats import chromosomes_of
-from primo_scale.verify.release import release_findings
-from primo_scale.verify.theorems import is_about
 
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
@@ -42,14 +33,16 @@ def publish_release(
         raise ValueError("a release is signed if and only if it is private")
     check_releasable(weights)
     document = statement_document(statement)
-    document["chromosomes"] = chromosomes_of(weights.variants.chromosome)
+    document["chromosomes"] = formats.chromosomes_of(weights.variants.chromosome)
     with directory_published_at_end(directory) as staging:
         write_files(staging, weights, document)
-        report = render_report(document, None if signer is None else signer.public_key, weights)
+        report = texts.render_report(
+            document, None if signer is None else signer.public_key, weights
+        )
         (staging / files.REPORT_FILE).write_text(report, encoding="utf-8")
-        (staging / files.README_FILE).write_text(render_readme(document), encoding="utf-8")
+        (staging / files.README_FILE).write_text(texts.render_readme(document), encoding="utf-8")
         if document["deployment"] is not None:
-            record = render_deployment(document)
+            record = texts.render_deployment(document)
             (staging / files.DEPLOYMENT_FILE).write_text(record, encoding="utf-8")
         _sign_and_verify(staging, document, RELEASE, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
@@ -65,7 +58,9 @@ def publish_party_release(
     with directory_published_at_end(directory) as staging:
         shutil.copyfile(values, staging / files.VALUES_FILE)
         (staging / files.COLUMNS_FILE).write_text(party.columns_table(document), encoding="utf-8")
-        (staging / files.README_FILE).write_text(render_party_readme(document), encoding="utf-8")
+        (staging / files.README_FILE).write_text(
+            texts.render_party_readme(document), encoding="utf-8"
+        )
         _sign_and_verify(staging, document, PARTY, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
 
@@ -79,7 +74,9 @@ def _sign_and_verify(
     (staging / kind.name).write_bytes(stated.serialise(document))
     problem = "the release does not pass its own verification"
     remedy = "Nothing was published. Please report this error"
-    refuse_problems(release_findings(staging, kind), problem, where="release", remedy=remedy)
+    finding.refuse_problems(
+        release.release_findings(staging, kind), problem, where="release", remedy=remedy
+    )
     if document["private"]:  # only the owner may read weights without noise
         open_to_readers(staging)
     announce_step(PaymentStep.RELEASE_STAGED)
@@ -103,7 +100,7 @@ def is_same_release(directory: Path, statement: ReleaseDocument) -> bool:
         if document["guarantee"] is not None:
             del document["guarantee"]["versions"]
     return all(
-        is_about(found.get(name), wanted[name])
+        theorems.is_about(found.get(name), wanted[name])
         if name in _COMPUTED
         else found.get(name) == wanted[name]
         for name in wanted

@@ -20,13 +20,9 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
-from primo_scale.verify import files, formats
-from primo_scale.verify.chromosomes import CHROMOSOME_X
+from primo_scale.verify import chromosomes, files, formats, held_out_accuracy, tables
 from primo_scale.verify.document import Document
 from primo_scale.verify.files import PGS_DIRECTORY, SUMSTATS_DIRECTORY, write_gzip
-from primo_scale.verify.formats import VariantRow
-from primo_scale.verify.held_out_accuracy import public_prevalence
-from primo_scale.verify.tables import phenotype_files
 
 Floats = npt.NDArray[np.float64]
 
@@ -69,10 +65,10 @@ class ScoringWeights:
     stack: Floats | None = None  # weights of K public scores for each sd, shape (K, l)
 
 
-def variant_rows(variants: VariantTable) -> Iterator[VariantRow]:
+def variant_rows(variants: VariantTable) -> Iterator[formats.VariantRow]:
     """Yield the variants of a table."""
     columns = (variants.identifier, variants.allele1, variants.allele2, variants.chromosome)
-    return map(VariantRow, *columns, variants.position.tolist())
+    return map(formats.VariantRow, *columns, variants.position.tolist())
 
 
 # ---- Files ---------------------------------------------------------------------------------------
@@ -154,13 +150,13 @@ def _write_pgs_files(directory: Path, weights: ScoringWeights, document: Documen
     """
     (directory / PGS_DIRECTORY).mkdir()
     beginnings = list(map(formats.pgs_row_prefix, variant_rows(weights.variants)))
-    phenotypes, paths = document["public_inputs"]["phenotypes"], phenotype_files(document)
+    phenotypes, paths = document["public_inputs"]["phenotypes"], tables.phenotype_files(document)
 
     def write(number: int) -> None:
         """Write the file of one phenotype."""
         stated = {**phenotypes[number], "name": weights.phenotypes[number]}
         header = formats.pgs_header(stated, document)
-        column, share = weights.per_allele[:, [number]], public_prevalence(stated)
+        column, share = weights.per_allele[:, [number]], held_out_accuracy.public_prevalence(stated)
         if share is not None:
             released = map(formats.weight_in_text, column[:, 0].tolist())
             column = np.array(formats.scaled_weights(released, share))[:, None]
@@ -182,7 +178,7 @@ def _write_sumstats(directory: Path, weights: ScoringWeights, document: Document
     texts = enumerate(map(formats.fixed_text, variant_rows(weights.variants)))
     fixed = {j: text for j, text in texts if text is not None}
     phenotypes = document["public_inputs"]["phenotypes"]
-    for k, name in enumerate(phenotype_files(document)[SUMSTATS_DIRECTORY]):
+    for k, name in enumerate(tables.phenotype_files(document)[SUMSTATS_DIRECTORY]):
         if not summary.standard_error[:, k].any():
             continue
         (directory / SUMSTATS_DIRECTORY).mkdir(exist_ok=True)
@@ -226,7 +222,7 @@ def scoring_command(document: Document, directory: PurePath) -> list[str]:
         f"--score {weights} 1 2 header-read cols=+scoresums",
         f"--score-col-nums {columns}",
         f"--read-freq {centre}",
-        *(["--xchr-model 2"] if CHROMOSOME_X in document["chromosomes"] else []),
+        *(["--xchr-model 2"] if chromosomes.CHROMOSOME_X in document["chromosomes"] else []),
         # Scores of people must not be written into the release.
         "--out ../scores" if directory == PurePath() else "--out scores",
     ]

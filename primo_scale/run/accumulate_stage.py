@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from primo_scale.accumulation import clipping_rules, executors
 from primo_scale.accumulation import statistics as exact_sums
-from primo_scale.accumulation.clipping_rules import ClippingRule
-from primo_scale.accumulation.executors import run_on_dask, run_on_threads
 from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import Plan as SummationPlan
 from primo_scale.accumulation.plan import default_plan, plan_digest
@@ -37,7 +36,6 @@ from primo_scale.run import estimation, payments, public_inputs, work_directory
 from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
 from primo_scale.run.options import AccumulateRequest, RunRequest
 from primo_scale.run.plan import Plan
-from primo_scale.run.public_inputs import genotypes_by_components
 from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage import block_matrices, files, resuming
@@ -88,7 +86,7 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     if panels.loadings is not None and design.clipped:
         public_inputs.write_ancestry(
             work_dir / work_directory.ANCESTRY,
-            genotypes_by_components(
+            public_inputs.genotypes_by_components(
                 panels.loadings, design.genotypes, design.outcomes, panels.features
             ),
         )
@@ -183,13 +181,13 @@ def _sum_second(
 def _executor(work_dir: Path, request: AccumulateRequest) -> Iterator[exact_sums.Executor]:
     """Yield what runs tasks on threads of this process, or on a cluster."""
     if request.profile is None:
-        yield partial(run_on_threads, usable_cpus())
+        yield partial(executors.run_on_threads, usable_cpus())
         return
     from primo_scale.cluster.workers import dask_client
 
     scratch = files.make_private_directory(work_dir.absolute() / "scratch")
     with dask_client(request.profile, scratch) as client:
-        yield partial(run_on_dask, client)
+        yield partial(executors.run_on_dask, client)
 
 
 # ---- Second round (docs/maths/rounds.md) ---------------------------------------------------------
@@ -309,5 +307,5 @@ def open_second_round(
     return directions, noise, sums
 
 
-def _second_rule(noise: SecondRound) -> ClippingRule:
-    return ClippingRule("contributions", noise.row_norm, None, noise.phenotype_norm)
+def _second_rule(noise: SecondRound) -> clipping_rules.ClippingRule:
+    return clipping_rules.ClippingRule("contributions", noise.row_norm, None, noise.phenotype_norm)

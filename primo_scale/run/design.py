@@ -17,8 +17,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.accumulation.clipping_rules import ClippingRule
-from primo_scale.accumulation.plan import COARSE_STEP, block_boundaries
+from primo_scale.accumulation import clipping_rules, plan
 from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes import coding as genotype_coding
@@ -255,9 +254,9 @@ class Design:
         """
         phenotypes = self.outcomes.phenotypes
         many = len(phenotypes) >= MANY_PHENOTYPES
-        fine = self.outcomes.unit >= _COARSE_STEPS_PER_SD * COARSE_STEP
+        fine = self.outcomes.unit >= _COARSE_STEPS_PER_SD * plan.COARSE_STEP
         wide = all(p.upper - p.lower >= p.sd for p in phenotypes)  # or values could become equal
-        return COARSE_STEP if self.clipped and many and fine and wide else 1
+        return plan.COARSE_STEP if self.clipped and many and fine and wide else 1
 
     @cached_property
     def layout(self) -> block_matrices.BlockLayout:
@@ -303,13 +302,13 @@ class Design:
         return self.n_samples - self.held_out if self.nominal_n is None else self.nominal_n
 
     @property
-    def clipping_rule(self) -> ClippingRule | None:
+    def clipping_rule(self) -> clipping_rules.ClippingRule | None:
         """Rule that records are clipped by, or None if they are not clipped."""
         if not self.clipped:
             return None
         bounds = self.row_norm, self.block_norms, self.phenotype_norm
         label = self.unit is PrivacyUnit.LABEL
-        return ClippingRule("phenotypes" if label else "record", *bounds)
+        return clipping_rules.ClippingRule("phenotypes" if label else "record", *bounds)
 
     @property
     def bounds(self) -> noise_plan.PublicBounds:
@@ -503,7 +502,7 @@ def make_design(
         guarantee=privacy.guarantee,
         subsample=privacy.subsample,
         boundaries=(
-            block_boundaries(model.ld_blocks, variants)
+            plan.block_boundaries(model.ld_blocks, variants)
             if model.ld_blocks is not None or panels.ld is None or panels.features is not None
             else panel_boundaries(panels.ld)
         ),

@@ -18,8 +18,7 @@ from primo_scale.genotypes import coding, store, tables
 from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.tables import match_people, open_outcome_table, read_groups
 from primo_scale.publication.texts import cautions_in_words
-from primo_scale.run import fields, public_inputs, run_log
-from primo_scale.run.options import EvaluationRequest
+from primo_scale.run import fields, options, public_inputs, run_log
 from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing
 from primo_scale.verify import formats, words
 from primo_scale.verify.held_out_accuracy import EVERYBODY, NARROW, NORMAL_QUANTILE, WITHIN_GROUPS
@@ -99,8 +98,8 @@ class Evaluation:
         return "\n".join(lines)
 
 
-@fields.takes(EvaluationRequest)
-def evaluate(request: EvaluationRequest) -> Evaluation:
+@fields.takes(options.EvaluationRequest)
+def evaluate(request: options.EvaluationRequest) -> Evaluation:
     """Measure how well scores predict phenotypes, and write the results.
 
     The results are computed from individual data without noise: the people have consented, are

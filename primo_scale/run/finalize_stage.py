@@ -24,11 +24,10 @@ from primo_scale.privacy import planning, private_statistics
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.publication.texts import CHOICE_BY_SCORE
 from primo_scale.publication.weights import ScoringWeights
-from primo_scale.run import payments, public_inputs, run_log, work_directory
+from primo_scale.run import payments, plan, public_inputs, run_log, work_directory
 from primo_scale.run.accumulate_stage import open_second_round
 from primo_scale.run.design import Design, PlannedRelease
 from primo_scale.run.estimation import explained_by_covariates, solve
-from primo_scale.run.plan import forecast_release, mechanism_of
 from primo_scale.run.publishing import Payment, calibrated, charge_of, publish, state_hold_out
 from primo_scale.storage import files, locations
 from primo_scale.storage.resuming import NEVER_OVERWRITTEN, of_other_request
@@ -55,7 +54,7 @@ def finalize_stage(planned: PlannedRelease) -> None:
         publish(planned, solve(planned, private_statistics.not_private(raw)))
     else:
         run_log.LOGGER.debug("method %s: %s", chosen.method.name, chosen.reason)
-        mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
+        mechanism = _with_hold_out(planned, plan.mechanism_of(design, chosen))
         _release_privately(raw, planned, mechanism)
 
 
@@ -113,7 +112,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
         heritability = planning.PRIOR_HERITABILITY * store.heritability_share
-        expected = forecast_release(design, store.variants, mechanism, heritability)
+        expected = plan.forecast_release(design, store.variants, mechanism, heritability)
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
         payment = Payment(mechanism, charge, balance, expected, heritability, by_score)
         with payer.noise_store.payment_explained(charge.id):

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.accumulation import clipping_rules, statistics
+from primo_scale.accumulation import clipping_rules, plan, statistics
 from primo_scale.accumulation.needs import Needs, check_needs, needs
-from primo_scale.accumulation.plan import default_plan
 from primo_scale.errors import Field, InputError, ResourceError, UsageError
 from primo_scale.gaussian.calibration import check_draws
 from primo_scale.genotypes import coding as genotype_coding
@@ -684,7 +683,7 @@ def _sum_needs(
         subsampled=design.subsample is not None,
     )
     first = needs_of(
-        default_plan(layout, design.n_samples, design.phenotype_step),
+        plan.default_plan(layout, design.n_samples, design.phenotype_step),
         multiplier_columns=clipping_rules.multiplier_columns(design.clipping_rule),
         variants=design.block_sizes if components else None,
     )
@@ -697,7 +696,7 @@ def _sum_needs(
         share = _n_directions(design) / design.n_variants
         boundaries = (0, *accumulate(math.ceil(size * share) for size in sizes))
         own = BlockLayout(boundaries, 0, layout.n_phenotypes)
-        second_plan = default_plan(own, design.n_samples, sums_gram=False)
+        second_plan = plan.default_plan(own, design.n_samples, sums_gram=False)
         second = needs_of(second_plan, multiplier_columns=1, variants=sizes)
         # Beside the map of every direction, from the codes of its window.
         later += second.partial_bytes + _n_directions(design) * LARGEST_WINDOW

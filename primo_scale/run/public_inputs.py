@@ -36,9 +36,8 @@ from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import ComponentRows
 from primo_scale.outcomes.tables import open_outcome_table, read_groups
 from primo_scale.panel.ld import LdPanel, fixation_index, open_ld_panel
+from primo_scale.run import fields, options
 from primo_scale.run.design import Design, Loadings, PanelDesign, PanelPopulations, PublicPanels
-from primo_scale.run.fields import one_line
-from primo_scale.run.options import Model, OutcomeTables, PriorFile, Privacy
 from primo_scale.run.run_log import LOGGER, progress_bar
 from primo_scale.storage import files, groups
 from primo_scale.verify import document as statements
@@ -59,7 +58,7 @@ _TELLING = 0.1  # distance of a frequency from a half that tells which allele is
 # ---- Bounds and panels ---------------------------------------------------------------------------
 
 
-def phenotype_bounds(tables: OutcomeTables) -> tuple[outcome_codes.PhenotypeBounds, ...]:
+def phenotype_bounds(tables: options.OutcomeTables) -> tuple[outcome_codes.PhenotypeBounds, ...]:
     """Return the public bounds of the requested phenotypes; reads only headers and bounds."""
     # Names are checked before the bounds, which lack a mistyped name too.
     names = open_outcome_table(tables.pheno).matching(tables.pheno_name)
@@ -67,7 +66,7 @@ def phenotype_bounds(tables: OutcomeTables) -> tuple[outcome_codes.PhenotypeBoun
 
 
 def outcome_coding(
-    tables: OutcomeTables, privacy: Privacy, store: GenotypeStore
+    tables: options.OutcomeTables, privacy: options.Privacy, store: GenotypeStore
 ) -> tuple[OutcomeCoding, Loadings | None]:
     """Return the public coding of phenotypes and covariates, and the loadings of components."""
     loadings = None
@@ -91,7 +90,7 @@ def _given(path: Path | None) -> Path:
 
 
 def read_panels(
-    model: Model,
+    model: options.Model,
     store: GenotypeStore,
     coding: OutcomeCoding,
     loadings: Loadings | None,
@@ -285,7 +284,7 @@ def _components(panel: LdPanel, loadings: Loadings) -> Float64:
 
 
 def read_prior_scores(
-    priors: Iterable[PriorFile], variants: VariantTable, design: Design, build: str
+    priors: Iterable[options.PriorFile], variants: VariantTable, design: Design, build: str
 ) -> tuple[PublicScores | None, tuple[statements.StatedScore, ...]]:
     """Read the public scores of a release and their origins, and log how they match."""
     phenotypes = [p.name for p in design.outcomes.phenotypes]
@@ -302,7 +301,7 @@ def read_prior_scores(
 
 
 def read_columns(
-    file: PriorFile,
+    file: options.PriorFile,
     variants: VariantTable,
     phenotypes: list[str] | None,
     build: str,
@@ -338,8 +337,8 @@ def read_columns(
     matched = match_weights(read, variants, may_be_wider=True)
     LOGGER.info("%s %s: %s", option, file.path, matched.counts.in_words())
     sha256, counts = files.sha256_of_file(read.weights_path), matched.counts
-    pgs_id = None if read.pgs_id is None else one_line(read.pgs_id)
-    file_name = one_line(file.path.resolve().name)
+    pgs_id = None if read.pgs_id is None else fields.one_line(read.pgs_id)
+    file_name = fields.one_line(file.path.resolve().name)
     source = statements.StatedScore(file_name, sha256, pgs_id, counts.total, counts.matched, ())
     for name, weights in zip(read.phenotypes, matched.per_allele1.T, strict=True):
         effects = np.zeros(len(variants))

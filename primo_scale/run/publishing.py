@@ -36,9 +36,8 @@ from primo_scale.privacy.payment import NoiseStore
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats, Forecast
 from primo_scale.publication import texts as wording
 from primo_scale.publication.weights import ScoringWeights, scoring_command
-from primo_scale.run import estimation, work_directory
+from primo_scale.run import estimation, options, work_directory
 from primo_scale.run.design import ChosenMethod, Design, PaidAdjustment, PanelDesign, PlannedRelease
-from primo_scale.run.options import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.storage.files import sha256_of_file
 from primo_scale.storage.resuming import NEVER_OVERWRITTEN, of_other_request
@@ -457,7 +456,7 @@ def refuse_unwritable(path: Path, *, longest: int = _LONGEST_NAME) -> None:
 
 
 def refuse_other_release(
-    request: FinalizeRequest, design: Design, build: str, *, private: bool
+    request: options.FinalizeRequest, design: Design, build: str, *, private: bool
 ) -> None:
     """Refuse a directory that holds another release than the requested one, as far as it shows."""
     document = _read_release(request.out)
@@ -507,7 +506,7 @@ def _read_release(out: Path, kind: stated.DocumentKind = stated.RELEASE) -> stat
     return stated.read_document(out, kind)[0] if (out / kind.name).is_file() else None
 
 
-def _is_calibrated(document: stated.Document, request: FinalizeRequest) -> bool:
+def _is_calibrated(document: stated.Document, request: options.FinalizeRequest) -> bool:
     """Return whether the weights of a release are calibrated as the request asks."""
     measured = (document.get("hold_out") or {"phenotypes": []})["phenotypes"]
     asked = request.calibrate and any(

@@ -31,10 +31,8 @@ from primo_scale.genotypes.ingest import write_tables
 from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
 from primo_scale.kernels.products import Float64
 from primo_scale.panel.ld import Float32, LdPanel
-from primo_scale.run import public_inputs
+from primo_scale.run import options, public_inputs, run_log
 from primo_scale.run.design import LARGEST_BLOCK, PublicPanels
-from primo_scale.run.options import PriorFile
-from primo_scale.run.run_log import LOGGER, stage
 from primo_scale.storage import files, groups
 from primo_scale.verify.document import RELEASE, StatedFeature, StatedScore
 
@@ -53,7 +51,7 @@ class _ScorePanel(LdPanel):
         return np.arange(len(found)), found
 
 
-@stage("score features")
+@run_log.stage("score features")
 def write_features(features: ScoreFeatures, genotypes: GenotypeStore) -> GenotypeStore:
     """Write the scores of the people of a store, or find them written. PRIVATE."""
     digest = files.sha256_of_json([features.identity_digest, genotypes.identity_digest])
@@ -108,7 +106,7 @@ def read_features(
         column
         for file in given
         for column in public_inputs.read_columns(
-            PriorFile(file), genotypes.variants, None, build, option=_OPTION
+            options.PriorFile(file), genotypes.variants, None, build, option=_OPTION
         )
     ]
     effects = np.stack([each for each, _, _ in read], axis=1)
@@ -134,7 +132,7 @@ def read_features(
         ld.prefixes, ld.sha256, np.arange(k), np.zeros(k, np.bool_), as_variants(k).chromosome,
         ld._source, copies,
     )  # fmt: skip
-    LOGGER.info("%s: %d scores of %d variants", _OPTION, k, len(used))
+    run_log.LOGGER.info("%s: %d scores of %d variants", _OPTION, k, len(used))
     ones = np.full(k, LARGEST_CODE, dtype=np.int16)
     variances = np.full(k, float(REFERENCE_UNIT**2))
     source = f"public scores, centred by {reference_coding(frequencies).source}"

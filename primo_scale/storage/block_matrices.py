@@ -32,9 +32,8 @@ import numpy.typing as npt
 
 from primo_scale.machine import in_threads
 from primo_scale.ranges import whole_multiple
-from primo_scale.storage import groups
+from primo_scale.storage import groups, locations
 from primo_scale.storage.groups import array_bytes, read_block, write_block
-from primo_scale.storage.locations import Location
 
 # Both are part of the store format, of its digest and of the labels of noise, and do not depend on
 # the plan of an accumulation. A piece of int64 has 8 MiB: large enough for sequential disk access,
@@ -197,7 +196,7 @@ class BlockMatrices:
     The caller checks first that the store is complete (`primo_scale.storage.groups`).
     """
 
-    path: Location
+    path: locations.Location
     kind: str
     layout: BlockLayout
 
@@ -282,7 +281,7 @@ class BlockMatricesWriter:
 
     def __init__(
         self,
-        path: Location,
+        path: locations.Location,
         kind: str,
         layout: BlockLayout,
         *,

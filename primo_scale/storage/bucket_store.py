@@ -23,9 +23,7 @@ from obstore import exceptions
 from obstore.store import from_url
 
 from primo_scale.errors import InputError, InterruptedRun, UsageError
-from primo_scale.storage.files import LOGGER
-from primo_scale.storage.locations import Location, ObjectUrl
-from primo_scale.storage.stores import BaseStore, Parts, no_conditional_put
+from primo_scale.storage import files, locations, stores
 
 _Result = TypeVar("_Result")
 
@@ -41,16 +39,16 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 15.0
 CONNECT_S, ANSWER_S = 10.0, 120.0  # of one attempt; the second includes connecting
 
 
-class BucketStore(BaseStore):
+class BucketStore(stores.BaseStore):
     """Store below a prefix of a bucket.
 
     An object is visible only when it is complete: services publish a PUT at its end or not at all.
     An acknowledged object is durable.
     """
 
-    location: ObjectUrl
+    location: locations.ObjectUrl
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: locations.Location) -> None:
         super().__init__(location)
         self._bucket = open_bucket(self.location)
 
@@ -66,7 +64,7 @@ class BucketStore(BaseStore):
         listed = self._patiently(lambda: list(obstore.list(self._bucket, prefix or None)))
         return (found["path"] for batch in listed for found in batch)
 
-    def commit(self, key: str, parts: Parts) -> None:
+    def commit(self, key: str, parts: stores.Parts) -> None:
         """Write an object, which keeps the content of the first writer."""
         self.put_if_absent(key, b"".join(parts))
 
@@ -93,7 +91,7 @@ class BucketStore(BaseStore):
         except FileNotFoundError:
             return None
 
-    def _save(self, key: str, parts: Parts) -> None:
+    def _save(self, key: str, parts: stores.Parts) -> None:
         self._patiently(lambda: obstore.put(self._bucket, key, b"".join(parts)))
 
     def _create(self, key: str, content: bytes) -> bool:
@@ -138,7 +136,7 @@ class BucketStore(BaseStore):
                 raise refusal
             if tried < ATTEMPTS:
                 longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (tried - 1))
-                LOGGER.debug("%s: no usable answer to attempt %d", self.location, tried)
+                files.LOGGER.debug("%s: no usable answer to attempt %d", self.location, tried)
                 time.sleep(longest * random.uniform(0.5, 1.0))
         raise InterruptedRun(
             "the object store gave no usable answer",
@@ -148,7 +146,7 @@ class BucketStore(BaseStore):
         )
 
 
-def _refusal(error: Exception, location: ObjectUrl) -> InputError | None:
+def _refusal(error: Exception, location: locations.ObjectUrl) -> InputError | None:
     """Return the error of a request that the service refuses, or None if it may be repeated."""
     found = _STATUS.search(str(error))
     status, value = found[1] if found else None, None
@@ -163,7 +161,7 @@ def _refusal(error: Exception, location: ObjectUrl) -> InputError | None:
     elif isinstance(error, FileNotFoundError):
         what, remedy = "the bucket does not exist", "Create it, or correct the URL"
     elif isinstance(error, exceptions.NotSupportedError) or status == "501":
-        return no_conditional_put(location)
+        return stores.no_conditional_put(location)
     elif status in _WORTH_ANOTHER_ATTEMPT or "RequestTimeout" in str(error):
         return None
     else:
@@ -173,7 +171,7 @@ def _refusal(error: Exception, location: ObjectUrl) -> InputError | None:
 
 
 @lru_cache(maxsize=64)
-def open_bucket(location: ObjectUrl) -> Any:
+def open_bucket(location: locations.ObjectUrl) -> Any:
     """Return obstore's store at a URL without any request; the process keeps its connections.
 
     An endpoint without TLS is refused unless the environment allows it: a typing error in its URL

@@ -48,8 +48,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from zarr.abc.store import Store
 
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.storage import files
-from primo_scale.storage.locations import Location
+from primo_scale.storage import files, locations
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest
@@ -258,13 +257,13 @@ def is_chunk(key: str) -> bool:
     return "/c/" in key
 
 
-def no_conditional_put(where: Location) -> InputError:
+def no_conditional_put(where: locations.Location) -> InputError:
     """Return the error of an object store without conditional writes."""
     what = "the object store does not support conditional put, which commits need"
     return InputError(what, where=str(where), remedy="Use a service with If-None-Match")
 
 
-def damaged(where: Location, key: str, what: str = "damaged") -> InputError:
+def damaged(where: locations.Location, key: str, what: str = "damaged") -> InputError:
     """Return the error of an object that is missing, incomplete, changed or exchanged."""
     if is_chunk(key):
         return DamagedChunk(
@@ -299,7 +298,7 @@ class BaseStore(Store):
     location: Any  # a `Location`
     supports_writes = supports_deletes = supports_listing = True
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: locations.Location) -> None:
         super().__init__()
         self.location = location
         self.encryption: StoreEncryption | None = None
@@ -526,7 +525,7 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
 
 
-def store_at(location: Location) -> BaseStore:
+def store_at(location: locations.Location) -> BaseStore:
     """Return the store at a location; nothing is read or written yet.
 
     A process that lacks a package or settings to reach the bucket is refused.

@@ -18,11 +18,9 @@ import numpy.typing as npt
 from scipy.special import log_ndtr
 
 from primo_scale.errors import InputError
-from primo_scale.verify import chromosomes
+from primo_scale.verify import chromosomes, held_out_accuracy, words
 from primo_scale.verify.document import Document
 from primo_scale.verify.files import PGS_SUFFIX
-from primo_scale.verify.held_out_accuracy import public_prevalence
-from primo_scale.verify.words import stamp_column, stamp_of
 
 Float64 = npt.NDArray[np.float64]
 
@@ -92,13 +90,13 @@ def weight_in_text(value: float) -> str:
 def weights_header(document: Document) -> str:
     """Return the first line of weights.tsv.gz."""
     names = [phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]]
-    return "\t".join((*WEIGHTS_HEADER, stamp_column(document), *names)) + "\n"
+    return "\t".join((*WEIGHTS_HEADER, words.stamp_column(document), *names)) + "\n"
 
 
 def covariates_header(document: Document, first: str = TERM_COLUMN) -> str:
     """Return the lines of covariates.tsv before the intercept."""
     names = (phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"])
-    return f"##{stamp_of(document)}\n" + "\t".join((first, *names)) + "\n"
+    return f"##{words.stamp_of(document)}\n" + "\t".join((first, *names)) + "\n"
 
 
 def stack_header(document: Document) -> str:
@@ -108,7 +106,7 @@ def stack_header(document: Document) -> str:
 
 def centre_header(document: Document) -> str:
     """Return the lines of centre.afreq before the first variant."""
-    return f"##{stamp_of(document)}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+    return f"##{words.stamp_of(document)}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
 
 
 def centre_row_prefix(row: VariantRow) -> str:
@@ -170,9 +168,9 @@ def pgs_header(phenotype: Mapping[str, Any], document: Document) -> str:
     They omit the values that the Catalog assigns to an accepted score. `pgs_id` is the name of the
     file, as the PGS Catalog Calculator expects for a custom score.
     """
-    name, share = phenotype["name"], public_prevalence(phenotype)
+    name, share = phenotype["name"], held_out_accuracy.public_prevalence(phenotype)
     header = _PGS_HEADER.format(
-        stamp=stamp_of(document),
+        stamp=words.stamp_of(document),
         stem=pgs_file_stems([name])[0],
         trait=name.replace("=", "_"),  # the Catalog's reader splits the line at every "="
         genome_build=document["public_inputs"]["genome_build"],
@@ -197,7 +195,7 @@ def pgs_row_prefix(row: VariantRow) -> str:
 
 def sumstats_header(document: Document) -> str:
     """Return the first line of every file."""
-    return "\t".join((*_SUMSTATS_COLUMNS, stamp_column(document))) + "\n"
+    return "\t".join((*_SUMSTATS_COLUMNS, words.stamp_column(document))) + "\n"
 
 
 def fixed_text(row: VariantRow) -> tuple[str, str] | None:

@@ -12,10 +12,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from primo_scale.verify import theorems
+from primo_scale.verify import held_out_accuracy, theorems
 from primo_scale.verify.document import Document
 from primo_scale.verify.finding import Finding, finding_of
-from primo_scale.verify.held_out_accuracy import N_COUNTS, N_SUMS, accuracy_of, decisive
 from primo_scale.verify.theorems import Claims, Lattice, differences, epsilon_of
 
 _SHARE_TOLERANCE = 1e-6
@@ -286,14 +285,14 @@ def _hold_out_problems(document: Document) -> Iterator[str]:
     for stated, phenotype in zip(hold_out["phenotypes"], public["phenotypes"], strict=True):
         name = stated["name"]
         sizes = len(stated["counts"]), len(stated["sums"])
-        if sizes != (N_COUNTS, N_SUMS * (len(groups) or 1)):
+        if sizes != (held_out_accuracy.N_COUNTS, held_out_accuracy.N_SUMS * (len(groups) or 1)):
             yield f"{name}: {sizes[0]} counts and {sizes[1]} sums, of {len(groups) or 1} groups"
             continue
-        found = accuracy_of(phenotype, stated, hold_out, sigma, groups)
+        found = held_out_accuracy.accuracy_of(phenotype, stated, hold_out, sigma, groups)
         for member, value in found.items():
             if not theorems.is_about(stated[member], value):
                 yield f"{name}: {member} is {stated[member]}, recomputed {value}"
-        if stated["calibration"] not in (1.0, decisive(stated)["slope"]):
+        if stated["calibration"] not in (1.0, held_out_accuracy.decisive(stated)["slope"]):
             yield f"{name}: the weights were multiplied by another number than the slope"
 
 

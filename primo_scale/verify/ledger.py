@@ -19,11 +19,9 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from primo_scale.errors import InputError
+from primo_scale.verify import files, theorems, words
 from primo_scale.verify.document import Document, kind_of, read_document
-from primo_scale.verify.files import canonical_json, sha256_of
 from primo_scale.verify.finding import Finding, finding_of
-from primo_scale.verify.theorems import close
-from primo_scale.verify.words import NOT_PRIVATE, UNNAMED
 
 _FORMAT_VERSION = 2
 _LOCK_SECONDS = 60.0
@@ -42,7 +40,7 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
     if document is None:
         return [schema]
     if not document["private"]:
-        return [Finding(False, "ledger file", f"a {NOT_PRIVATE} release has no ledger")]
+        return [Finding(False, "ledger file", f"a {words.NOT_PRIVATE} release has no ledger")]
     key, charges, published, deltas, problems = _read_ledger(ledger_file)
     named, stated = document["signature"]["public_key"], document["ledger"]["charge"]
     signed = [f"the ledger's key is {key}, the release was signed by {named}"] * (key != named)
@@ -54,7 +52,7 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
         findings.append(Finding(False, "charge", f"charge {stated} is not in the ledger"))
         return [*findings, Finding(False, "account", "the charge is in no account")]
     differences = list(_charge_problems(document, charges[stated]))
-    digest = sha256_of((directory / form.name).read_bytes())
+    digest = files.sha256_of((directory / form.name).read_bytes())
     if stated not in published:
         differences.append(f"charge {stated} was not published")
     elif digest not in published[stated]:
@@ -115,7 +113,7 @@ def _chain_problems(key: bytes, rows: Iterable[tuple[Any, ...]]) -> Iterator[str
     for expected, (number, time, kind, body, digest) in enumerate(rows, start=1):
         if number != expected:
             yield f"event {expected}: missing"
-        content = b"event\0" + canonical_json([previous, time, kind, body])
+        content = b"event\0" + files.canonical_json([previous, time, kind, body])
         if digest != hmac.new(key, content, hashlib.sha256).hexdigest():
             yield f"event {number} ({kind}): changed after it was written"
         previous = digest
@@ -124,7 +122,7 @@ def _chain_problems(key: bytes, rows: Iterable[tuple[Any, ...]]) -> Iterator[str
 def _charge_problems(document: Document, paid: Document) -> Iterator[str]:
     """Yield the differences between a charge and the release that it should have paid for."""
     promise, known = document["guarantee"], f"charge {paid['charge']}"
-    cohort = UNNAMED if _is_digest(paid["cohort"]) else paid["cohort"]
+    cohort = words.UNNAMED if _is_digest(paid["cohort"]) else paid["cohort"]
     found = {
         "epsilon": (paid["epsilon"], promise["epsilon"]),
         "delta": (paid["delta"], promise["delta"]),
@@ -136,7 +134,7 @@ def _charge_problems(document: Document, paid: Document) -> Iterator[str]:
         if value != expected:
             yield f"{known} is for {what} {value}, stated is {expected}"
     for name, member in _COST.items():
-        if not close(paid[member], promise["cost"][name]):
+        if not theorems.close(paid[member], promise["cost"][name]):
             yield f"{known} cost {name} {paid[member]}, not what is stated"
 
 
@@ -157,9 +155,9 @@ def _check_balance(
     for name, member in _COST.items():
         least, most = (math.fsum(each[member] for each in some) for some in (own[:place], others))
         stated = f"{name} {before[name]} is stated as spent before"
-        if before[name] > most and not close(before[name], most):
+        if before[name] > most and not theorems.close(before[name], most):
             problems.append(f"{stated}; the other charges cost {most}")
-        if before[name] < least and not close(before[name], least):
+        if before[name] < least and not theorems.close(before[name], least):
             problems.append(f"{stated}; the earlier charges cost {least}")
     if deltas.get(account) != document["guarantee"]["delta"]:
         problems.append(f"the account's delta is {deltas.get(account)}")

@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from primo_scale.verify import finding, theorems
 from primo_scale.verify.document import Document
 from primo_scale.verify.files import COLUMNS_FILE, README_FILE, VALUES_FILE
-from primo_scale.verify.finding import Finding, finding_of
 from primo_scale.verify.guarantee import check_epsilon, check_ledger, check_mu
-from primo_scale.verify.theorems import COARSEST_SIGMA, FINEST_SIGMA, differences
 
 _UNIT = 1 << 20
 _VALUE_BYTES = 8
@@ -63,7 +62,7 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
     return problems
 
 
-def promise_findings(document: Document) -> list[Finding]:
+def promise_findings(document: Document) -> list[finding.Finding]:
     """Check every number from which the promise of a party follows."""
     mechanism, guarantee = document["mechanism"], document["guarantee"]
     rows, count, covered = n_rows(document), len(document["columns"]), document["person_columns"]
@@ -72,8 +71,8 @@ def promise_findings(document: Document) -> list[Finding]:
     mu_squared = (sensitivity / mechanism["sigma"]) ** 2
     steps = mechanism["sigma"] * 2.0 ** mechanism["fine_bits"]
     problems = [] if mechanism["unit"] == _UNIT else [f"unit {mechanism['unit']}, not {_UNIT}"]
-    problems += differences([("sensitivity", sensitivity, mechanism["sensitivity"])])
-    if not COARSEST_SIGMA <= steps <= FINEST_SIGMA:
+    problems += theorems.differences([("sensitivity", sensitivity, mechanism["sensitivity"])])
+    if not theorems.COARSEST_SIGMA <= steps <= theorems.FINEST_SIGMA:
         problems.append(f"sigma is {steps:.6g} steps of the noise lattice, needs 2^32 to 2^58")
     if guarantee["cost"]["epsilon"] or guarantee["cost"]["delta"]:
         problems.append("Gaussian noise has no separate cost (epsilon, delta)")
@@ -83,7 +82,7 @@ def promise_findings(document: Document) -> list[Finding]:
         problems.append(f"the promise covers {covered} of {count} columns")
     lattice = rows * max(count, covered), steps  # of all columns that the promise covers
     return [
-        finding_of("mechanism", problems, f"sensitivity {sensitivity:.6g}"),
+        finding.finding_of("mechanism", problems, f"sensitivity {sensitivity:.6g}"),
         check_mu(guarantee, mu_squared),
         check_epsilon(guarantee, math.sqrt(mu_squared * covered / count), lattice),
         check_ledger(document),

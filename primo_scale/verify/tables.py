@@ -18,10 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.verify import files, formats
+from primo_scale.verify import files, formats, held_out_accuracy
 from primo_scale.verify.document import Document
-from primo_scale.verify.formats import NAMED_COLUMNS, Float64, VariantRow
-from primo_scale.verify.held_out_accuracy import public_prevalence
 
 # A number as "%.9g" writes it: at most nine digits without zeros at an end, and an exponent where
 # it is below -4 or above 8.
@@ -93,11 +91,11 @@ def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
         if next(lines, None) != formats.weights_header(document):
             raise ValueError("it has a header that differs from the statement")
         for line in islice(lines, 1 + document["cohort"]["n_variants"]):
-            yield line.removesuffix("\n").split("\t", NAMED_COLUMNS)
+            yield line.removesuffix("\n").split("\t", formats.NAMED_COLUMNS)
 
 
-def _variant(row: list[str]) -> VariantRow:
-    return VariantRow(*row[: len(formats.WEIGHTS_HEADER)])
+def _variant(row: list[str]) -> formats.VariantRow:
+    return formats.VariantRow(*row[: len(formats.WEIGHTS_HEADER)])
 
 
 def _weights_problems(directory: Path, document: Document) -> Iterator[str]:
@@ -107,13 +105,13 @@ def _weights_problems(directory: Path, document: Document) -> Iterator[str]:
     chromosomes: dict[str, None] = {}
     for number, row in enumerate(_rows(directory, document), start=2):
         columns = len(row) + row[-1].count("\t")
-        if columns != NAMED_COLUMNS + width:
-            yield f"line {number} has {columns} columns, not {NAMED_COLUMNS + width}"
+        if columns != formats.NAMED_COLUMNS + width:
+            yield f"line {number} has {columns} columns, not {formats.NAMED_COLUMNS + width}"
             return
         if not _NUMBERS.fullmatch(row[-1]):
             yield f"line {number} has a weight that is not finite or has another format"
-        if row[NAMED_COLUMNS - 1] != formats.NO_ALLELE:
-            yield f"line {number} has {row[NAMED_COLUMNS - 1]!r} in the column of the stamp"
+        if row[formats.NAMED_COLUMNS - 1] != formats.NO_ALLELE:
+            yield f"line {number} has {row[formats.NAMED_COLUMNS - 1]!r} in the column of the stamp"
         if not _POSITION.fullmatch(row[4]):
             yield f"line {number} has a position in another format"
         digest = hashlib.blake2b(row[0].encode(), digest_size=16).digest()
@@ -246,7 +244,7 @@ def _pgs_problems(directory: Path, document: Document) -> list[str]:
 def _expected_digests(directory: Path, document: Document) -> dict[str, tuple[str, int]]:
     """Return SHA-256 and size in bytes of the expected content of each scoring file."""
     phenotypes = document["public_inputs"]["phenotypes"]
-    shares = list(map(public_prevalence, phenotypes))
+    shares = list(map(held_out_accuracy.public_prevalence, phenotypes))
     headers = [formats.pgs_header(phenotype, document).encode() for phenotype in phenotypes]
     digests, sizes = list(map(hashlib.sha256, headers)), list(map(len, headers))
     rows = _rows(directory, document)
@@ -327,7 +325,7 @@ def _numbers_in(line: str, before: str, after: str) -> list[str] | None:
     return numbers if digits else None
 
 
-def _wrong_rows(numbers: list[list[str]], centres: Float64, sd: float) -> list[bool]:
+def _wrong_rows(numbers: list[list[str]], centres: formats.Float64, sd: float) -> list[bool]:
     """Return whether each row has a p-value, frequency or n_eff that does not follow."""
     beta, error, frequency, _, people = np.array(numbers, dtype=np.float64).T
     powers = [text.split("e") for _, _, _, text, _ in numbers]

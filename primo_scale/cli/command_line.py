@@ -212,8 +212,8 @@ def _filter_of_the_cohort(error: click.ClickException) -> str | None:
         return None
     return (
         f"error: {name}: filters by the genotypes of the cohort, which the variants of a release "
-        "would reveal without noise. Choose variants by public knowledge: --ref-freq with "
-        "--ref-maf, or --extract"
+        "would reveal without noise. Choose variants by public knowledge: --extract with a list of "
+        "a public panel, such as plink2 --maf --write-snplist makes"
     )
 
 

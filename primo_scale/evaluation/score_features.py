@@ -14,6 +14,7 @@ from primo_scale.evaluation.scores import MatchedWeights
 from primo_scale.genotypes import filters, store, tables
 from primo_scale.genotypes.coding import LARGEST_CODE, REFERENCE_UNIT, GenotypeCoding
 from primo_scale.kernels.products import Float64
+from primo_scale.machine import n_threads
 from primo_scale.methods.solve import PRIVATE_DIGITS, round_in_place
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.verify.document import StatedFeature
@@ -54,9 +55,10 @@ class ScoreFeatures(store.GenotypeStore):
         return self.source.filter_counts
 
     def needed_bytes(self, n_phenotypes: int) -> int:
-        """Return the memory of the map, of the scores, and of the folded weights of a release."""
+        """Return the memory of the map, of some scores, and of the folded weights of a release."""
         m, k = len(self.table), self.n_variants
-        return 8 * m * (2 * k + 3 * n_phenotypes) + k * self.n_samples
+        scores = n_threads() * self.chunk_shape[1] * k  # of the chunks that are written
+        return 8 * (m * (2 * k + 3 * n_phenotypes) + 3 * scores)
 
     def in_copies(self, per_copy: Float64) -> Float64:
         """Return copies of each score, shape (K, k), of values of a copy of every variant."""

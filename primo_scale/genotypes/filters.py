@@ -88,7 +88,7 @@ def select_samples(
 def select_variants(
     variants: tables.VariantTable, selection: Selection
 ) -> tuple[tables.Index, tuple[FilterCount, ...]]:
-    """Apply ``--chr`` or its default, ``--extract``, `exclude` and ``--ref-maf``.
+    """Apply ``--chr`` or its default, ``--extract``, `exclude` and `ref_maf`.
 
     Variants of negative position are left out, as in PLINK 2. A list entry selects all variants
     with this identifier. Returns the rows left, in increasing order, and the effect of each given
@@ -132,7 +132,7 @@ def select_variants(
     if least is not None and panel is not None:
         frequency = coding.read_reference_frequencies(panel, variants).a1_frequency
         common = np.minimum(frequency, 1 - frequency) >= least  # False without a frequency
-        leave_out("--ref-maf", ~common, f"rarer than {least:g} in {panel.name}, or not in it")
+        leave_out("ref_maf", ~common, f"rarer than {least:g} in {panel.name}, or not in it")
     if selection.ranking is not None:
         option, top, importance = selection.ranking
         rows, others = np.flatnonzero(chosen), np.ones_like(chosen)

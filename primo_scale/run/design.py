@@ -527,7 +527,13 @@ def make_design(
     design = _planned(_with_block_norms(design))
     if panels.ld is None:
         return design
-    return _planned(with_panel(design, design_panel(panels.ld, design, model, panels.settled)))
+    components = _uses_components(model, design)
+    if not components:
+        design = replace(design, rounds=1)
+    chosen = design_panel(
+        panels.ld, design, panels.settled, components=components, n_factors=model.genetic_factors
+    )
+    return _planned(with_panel(design, chosen))
 
 
 def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) -> int:
@@ -537,7 +543,7 @@ def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) 
         privacy.guarantee is not None
         and privacy.subsample is None
         and model.ld_panel is not None
-        and model.ld_components
+        and model.sums_components
         and estimator.samples_effects_of(n_variants, n_phenotypes)
     )
     if model.rounds == 2 and not possible:
@@ -622,16 +628,20 @@ def _row_norm(coding: genotype_coding.GenotypeCoding, model: Model) -> int:
 
 
 def design_panel(
-    panel: LdPanel, design: Design, model: Model, settled: PanelDesign | None
+    panel: LdPanel,
+    design: Design,
+    settled: PanelDesign | None,
+    *,
+    components: bool,
+    n_factors: int | None,
 ) -> PanelDesign:
-    """Return the LD of a design by a panel, and its components if the model uses them.
+    """Return the LD of a design by a panel, and its components if the sums are of them.
 
     Choices that are `settled` are used if they belong to the same request, because the last bits of
     an eigenvalue may differ between machines. Components are chosen twice: errors of X'X with those
     of the first choice count as noise on X'Y in the second one.
     """
-    use_components, n_factors = _uses_components(model, design), model.genetic_factors
-    choices = {"panel": panel.sha256, "components": use_components, "factors": n_factors}
+    choices = {"panel": panel.sha256, "components": components, "factors": n_factors}
     request = files.sha256_of_json({"version": _VERSION, **choices, "design": design.digest})
     if settled is not None and settled.request == request:
         return settled
@@ -651,7 +661,7 @@ def design_panel(
         eigenvalues=np.asarray(means / means.mean()),
         components=None,
     )
-    if not use_components:
+    if not components:
         return found
     # Public numbers of the same release without components, by which their norm is divided.
     sigma = design.mechanism(noise_plan.Recipe()).scales.phenotype_cross
@@ -677,8 +687,12 @@ def design_panel(
 
 def _uses_components(model: Model, design: Design) -> bool:
     """Return whether LD components take the place of the variants of a design."""
-    if not model.ld_components or design.subsample is not None:
+    if not model.sums_components or design.subsample is not None:
         return False
+    if design.features and model.rounds != 2:
+        method, _ = catalogue.choose_method(design.promise, design.sizes)
+        if method.projects_phenotypes:  # which needs the scores themselves
+            return False
     remedy = "Leave it out, or give --no-ld-components"
     if model.row_norm is not None:
         raise UsageError("is a bound on rows of variants", where=Field("row_norm"), remedy=remedy)

@@ -16,7 +16,7 @@ from primo_scale.errors import Field, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels import NAMES as KERNELS
-from primo_scale.methods.catalogue import ESTIMATORS, SHRINKAGES, Estimator
+from primo_scale.methods.catalogue import COMPONENTS_METHOD, ESTIMATORS, SHRINKAGES, Estimator
 from primo_scale.run import fields
 from primo_scale.run.fields import HEADINGS, NEEDED, Checked, Kind, declared, option, read_fields
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
@@ -137,7 +137,7 @@ class GenotypeFiles(GenotypeInputs):
     extract: Path | None = option(fields.FILE)
     exclude: Path | None = option(fields.FILE, expert=True)
     chromosomes: tuple[str, ...] | None = option(Kind("list of chromosomes", _chromosomes, "LIST"))
-    ref_maf: float | None = option(fields.number("[0, 0.5]"), needs="ref_freq")
+    ref_maf: float | None = option(fields.number("[0, 0.5]"), expert=True, needs="ref_freq")
     ref_freq: Path | None = option(fields.PUBLIC_FILE, heading=MODEL)
     extract_by_prior: Path | None = option(fields.FILE, expert=True, needs="top ref_freq")
     top: int | None = option(fields.count(), expert=True, needs="extract_by_prior")
@@ -242,8 +242,13 @@ class Model(Checked):
     genetic_factors: int | None = option(
         fields.count(metavar="K"), expert=True, needs="ld_panel ld_components"
     )
-    rounds: int | None = option(fields.count("[1, 2]"), expert=True)
+    rounds: int | None = option(fields.count("[1, 2]"))
     row_norm: float | None = option(fields.number("(0, inf)"), expert=True)
+
+    @property
+    def sums_components(self) -> bool:
+        """Whether LD components may take the place of the variants."""
+        return self.ld_components
 
 
 @frozen(slots=False, eq=False, repr=False, field_transformer=read_fields)
@@ -704,6 +709,13 @@ class ReleaseRequest(GenotypeFiles, AccumulateRequest, FinalizeRequest):
             method = method_named(self.method, self.unit)
             method.recipe(1, self.subsample)
             estimator_for(method, self.estimator)
+
+    @property
+    def sums_components(self) -> bool:
+        """Whether LD components may take the place of the variants, which some methods need."""
+        return (
+            self.ld_components and self.ridge is None and self.method in ("auto", COMPONENTS_METHOD)
+        )
 
     @property
     def work_dir(self) -> Path:

@@ -59,25 +59,28 @@ def write_features(features: ScoreFeatures, genotypes: GenotypeStore) -> Genotyp
         found = open_genotype_store(features.path)
         if found.identity_digest == digest:
             return found
-    values = np.empty((features.n_variants, features.n_samples), dtype=np.uint8)
+    k, (height, width) = features.n_variants, features.chunk_shape
+    group = groups.create_group(features.path, DOSAGES.kind, {})
+    layout = groups.ArrayLayout((k, features.n_samples), (height, width), np.uint8)
+    array = groups.create_array(group, "genotypes", layout, DOSAGES.missing)
+    checksums = np.zeros((-(-k // height), -(-features.n_samples // width)), np.uint32)
+    counts: list[npt.NDArray[np.int64]] = []
 
     def keep(samples: slice, scores: Float64) -> None:
-        steps = np.rint(scores * (features.step * DOSAGES.steps))
-        values[:, samples] = np.clip(steps, -LARGEST_CODE, LARGEST_CODE).T + LARGEST_CODE
+        """Write the chunks of some people, so that memory does not depend on their number."""
+        steps = np.rint(scores * (features.step * DOSAGES.steps), out=scores)
+        values = np.clip(steps, -LARGEST_CODE, LARGEST_CODE, out=steps).T + LARGEST_CODE
+        codes, column = values.astype(np.uint8), samples.start // width
+        for row in range(len(checksums)):
+            rows = codes[row * height :][:height]
+            written = groups.write_chunks_by_rows(array, row, range(column, column + 1), [rows])
+            checksums[row, column] = written[0]
+        counts.append(DOSAGES.count(codes, codes.shape[1]))
 
     public_inputs.score_everybody("score features", genotypes, features.weights, keep)
-    group = groups.create_group(features.path, DOSAGES.kind, {})
-    layout = groups.ArrayLayout(values.shape, features.chunk_shape, np.uint8)
-    array = groups.create_array(group, "genotypes", layout, DOSAGES.missing)
-    rows, width = features.chunk_shape
-    columns = range(-(-features.n_samples // width))
-    checksums = [
-        groups.write_chunks_by_rows(array, row, columns, [values[row * rows :][:rows]])
-        for row in range(-(-features.n_variants // rows))
-    ]
     tables: dict[str, npt.NDArray[Any]] = {
-        "genotype_counts": DOSAGES.count(values, features.n_samples),
-        "chunk_crc32c": np.stack(checksums),
+        "genotype_counts": np.sum(counts, axis=0),
+        "chunk_crc32c": checksums,
     }
     write_tables(group, tables, features.variants, genotypes.samples)
     groups.flush(group)

@@ -70,7 +70,7 @@ def test_filters_by_the_cohort_are_refused_with_the_public_alternative(
     cohort: Path, words: list[str]
 ) -> None:
     refused(dry_run(cohort, *words), 2, f"{words[0]}: filters by the genotypes of the cohort")
-    refused(dry_run(cohort, *words), 2, "--ref-freq with --ref-maf")
+    refused(dry_run(cohort, *words), 2, "--extract with a list")
 
 
 def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:

@@ -31,8 +31,8 @@ from primo_scale.publication.publish import is_same_release, publish_release
 from primo_scale.publication.texts import render_readme, render_report
 from primo_scale.verify.release import release_findings
 
-STEPS = ("write_files", "render_report", "render_readme", "file_entries", "signature_of",
-         "release_findings", "open_to_readers")  # fmt: skip
+STEPS = ("write_files", "texts.render_report", "texts.render_readme", "file_entries",
+         "signature_of", "release.release_findings", "open_to_readers")  # fmt: skip
 
 
 def test_the_directory_is_that_of_the_contract(pristine):
@@ -64,7 +64,7 @@ def test_a_failure_at_any_step_leaves_nothing(step, failure, reported, tmp_path,
     def fail(*args, **kwargs):
         raise failure
 
-    monkeypatch.setattr(publishing, step, fail)
+    monkeypatch.setattr(f"{publishing.__name__}.{step}", fail)
     with pytest.raises(reported, match="disk is full" if reported is ResourceError else None):
         publish_example(tmp_path / "out", summary=True)
     assert list(tmp_path.iterdir()) == []

@@ -117,7 +117,7 @@ def simulate_cohorts(study: Study) -> None:
         )
         for seed in (EFFECTS_SEED, OTHER_EFFECTS_SEED)
     )
-    public = _sum_of_effects(own, other, CORRELATION)
+    public = sum_of_effects(own, other, CORRELATION)
     frequency = panels["public"].a1_frequency[public.variant]
     public = replace(public, a1_frequency=frequency)
     for name, n_people, effects in (
@@ -131,7 +131,7 @@ def simulate_cohorts(study: Study) -> None:
             _simulate(study, panel, name, n_people, effects)
 
 
-def _sum_of_effects(first: Effects, second: Effects, correlation: float) -> Effects:
+def sum_of_effects(first: Effects, second: Effects, correlation: float) -> Effects:
     """Return effects that have a genetic correlation with the first, and the same heritability."""
     both = [
         np.concatenate([getattr(first, name), getattr(second, name)])
@@ -182,10 +182,14 @@ def write_public_scores(study: Study) -> None:
     temporary = folder.with_suffix(".tmp")
     temporary.mkdir(exist_ok=True)
     for name in study.traits.names:
-        score = weights[["ID", "chrom", "pos", "effect_allele", "other_allele", name]]
-        score = score.set_axis(_SCORE_COLUMNS, axis=1)
-        score.to_csv(temporary / f"{name}.txt.gz", sep="\t", index=False)
+        write_score(weights, name, temporary / f"{name}.txt.gz")
     temporary.rename(folder)
+
+
+def write_score(weights: pd.DataFrame, name: str, path: Path) -> None:
+    """Write the weights of a phenotype as a scoring file of the PGS Catalog."""
+    score = weights[["ID", "chrom", "pos", "effect_allele", "other_allele", name]]
+    score.set_axis(_SCORE_COLUMNS, axis=1).to_csv(path, sep="\t", index=False)
 
 
 def release_cell(study: Study, cell: Cell, number: int) -> Iterator[tuple[str, Path]]:

@@ -36,6 +36,9 @@ class ClippingRule:
     row_norm: int  # N_x, of all genotypes of a record
     block_norms: tuple[int, ...] | None  # beta_b, of the genotypes of each LD block
     phenotype_norm: int  # N_y, of the phenotypes
+    # Whether Y'Y is published without noise: then no genotype may change it, and records in it are
+    # not scaled.
+    exact_phenotype_gram: bool = False
 
     def needs_norms(self, largest: Int64) -> bool:
         """Return whether any record can be too long, given the `largest` ||x_b||^2 of each block.

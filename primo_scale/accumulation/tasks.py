@@ -82,10 +82,15 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
     reads = list(plan.reads(task))
     for samples, rows in zip(reads, read_ahead(outcomes.read_rows, reads), strict=True):
         check()
-        multipliers, rows = clipped(samples, rows)
+        multipliers, clipped_rows = clipped(samples, rows)
         multipliers[outcomes.held_out(samples)] = 0  # their rows of outcomes are zero already
-        planes = products.byte_planes(rows, plan.n_low_bytes)
+        planes = products.byte_planes(clipped_rows, plan.n_low_bytes)
         partials.commit_read(samples, multipliers, planes)
+        if rule is not None and rule.exact_phenotype_gram:
+            rows = products.clip_rows(
+                rows, slice(plan.layout.n_fixed, q), rule.phenotype_norm, plan.phenotype_step
+            )
+            planes = products.byte_planes(rows, plan.n_low_bytes)
         with_constant = products.with_ones(planes)
         gram.add(with_constant, with_constant)
     planes_by_outcomes = products.from_byte_planes(products.mirrored(gram.total()), q)

@@ -229,7 +229,11 @@ COMPONENTS_METHOD, COMPONENTS_ESTIMATOR = "reuse-cov-gauss", "point-normal"
 AS_GIVEN, BY_SUBSAMPLE = "as given", "subsample"
 BY_COMPONENTS = "LD components are solved by no other method"
 _MOST_ACCURATE = "where {} private, this was the most accurate method measured"
-_LABELS, _ROWS = map(_MOST_ACCURATE.format, ("phenotypes are", "genotypes and phenotypes are"))
+_WITHOUT_PROJECTION = {
+    PrivacyUnit.LABEL: _MOST_ACCURATE.format("phenotypes are"),
+    PrivacyUnit.FULL: _MOST_ACCURATE.format("genotypes and phenotypes are"),
+    PrivacyUnit.FEATURE: "phenotypes that were adjusted for private covariates cannot project X'Y",
+}
 _CROSSOVER = (
     "{} phenotypes are {} than the {} from which on a projection by Y'Y removes noise "
     "from X'Y: n mu / (2 sqrt d) times the square root of the share of N_x that an average row "
@@ -263,9 +267,8 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     """
     from primo_scale.gaussian.calibration import release_mu  # loads SciPy
 
-    if promise.unit is not PrivacyUnit.FEATURE:
-        reason = _LABELS if promise.unit is PrivacyUnit.LABEL else _ROWS
-        return METHODS["reuse-cov-gauss"], reason
+    if not promise.phenotypes_are_public:
+        return METHODS["reuse-cov-gauss"], _WITHOUT_PROJECTION[promise.unit]
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(promise.share)
     at_bounds = sizes.n_samples * mu / (2 * math.sqrt(sizes.n_variants))
     filled = sizes.variant_variance * sizes.n_variants / sizes.row_norm

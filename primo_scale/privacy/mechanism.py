@@ -51,6 +51,9 @@ class Promise(Guarantee):
     """Guarantee of a release, and the share of its mu^2 that a mechanism may spend."""
 
     share: float = 1.0
+    # Whether adjusted phenotypes are public, with Y'Y: with feature privacy, no covariate and
+    # replaced rows.
+    phenotypes_are_public: bool = False
 
 
 @dataclass(frozen=True)
@@ -242,6 +245,8 @@ def _of_everybody(
     mu = math.sqrt(cost.mu_squared)
     rest_mu = mu * math.sqrt(gram_share(promise, recipe))
     scales = scales_of(bounds, promise, rest_mu, split)
+    if promise.phenotypes_are_public:
+        scales = replace(scales, phenotype_gram=0.0)
     if recipe.gram_copies > 1:  # the mean of the copies is as precise as one release
         copies = math.sqrt(recipe.gram_copies)
         scales = replace(scales, gram=tuple(rounded_up(sigma * copies) for sigma in scales.gram))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 import numpy as np
@@ -308,7 +308,9 @@ class Design:
             return None
         bounds = self.row_norm, self.block_norms, self.phenotype_norm
         label = self.unit is PrivacyUnit.LABEL
-        return clipping_rules.ClippingRule("phenotypes" if label else "record", *bounds)
+        clipped: Literal["phenotypes", "record"] = "phenotypes" if label else "record"
+        exact = self.promise.phenotypes_are_public
+        return clipping_rules.ClippingRule(clipped, *bounds, exact_phenotype_gram=exact)
 
     @property
     def bounds(self) -> noise_plan.PublicBounds:
@@ -351,7 +353,11 @@ class Design:
         if self.rounds == 2:
             share *= shares.SHARES.first_round
         given = self.guarantee
-        return noise_plan.Promise(given.epsilon, given.delta, given.unit, given.adjacency, share)
+        public = given.unit is PrivacyUnit.FEATURE and not self.outcomes.covariates
+        public = public and given.adjacency is Adjacency.REPLACE_ONE
+        return noise_plan.Promise(
+            given.epsilon, given.delta, given.unit, given.adjacency, share, public
+        )
 
     def mechanism(self, recipe: noise_plan.Recipe) -> noise_plan.Mechanism:
         """Return the least noise that keeps the promise."""
@@ -519,7 +525,7 @@ def make_design(
         populations=panels.populations,
         dosages=dosages,
         genetic_factors=model.genetic_factors,
-        rounds=_rounds(model, privacy, len(variants), len(outcomes.phenotypes)),
+        rounds=_rounds(model, privacy, panels, len(variants), len(outcomes.phenotypes)),
         features=() if panels.features is None else panels.features.stated,
     )
     if design.guarantee is None:
@@ -536,7 +542,9 @@ def make_design(
     return _planned(with_panel(design, chosen))
 
 
-def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) -> int:
+def _rounds(
+    model: Model, privacy: Privacy, panels: PublicPanels, n_variants: int, n_phenotypes: int
+) -> int:
     """Return the number of rounds: as asked, or two where they gain (docs/maths/rounds.md)."""
     estimator = catalogue.ESTIMATORS[catalogue.COMPONENTS_ESTIMATOR]
     possible = (
@@ -555,7 +563,8 @@ def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) 
             limit=f"{catalogue.MOST_SAMPLED_EFFECTS} effects",
             remedy="Leave it out, or give --ld-panel or fewer phenotypes",
         )
-    few = n_phenotypes <= _MOST_OF_TWO_ROUNDS
+    # Most public scores matter to most phenotypes, which leaves nothing to look for.
+    few = n_phenotypes <= _MOST_OF_TWO_ROUNDS and panels.features is None
     default = 2 if possible and few and model.genetic_factors is None else 1
     return model.rounds or default
 

@@ -226,7 +226,8 @@ class Model(Checked):
         components are chosen (docs/maths/weights.md).
     rounds
         Measurements of X'Y; the second has directions chosen by the first (default: 2 over LD
-        components of up to 100 phenotypes without `genetic_factors`, else 1; docs/maths/rounds.md).
+        components of up to 100 phenotypes, without `genetic_factors` or `score_features`, else 1;
+        docs/maths/rounds.md).
     row_norm
         Public bound on the norm of a coded genotype row, in units of the coding (default: from the
         public frequencies, docs/maths/planning.md).

@@ -25,11 +25,13 @@ _EIGENVALUE = "smallest_eigenvalue"
 # Statistics of the people held out, who count in no other one.
 HELD_OUT = ("held_out_counts", "held_out_gram")
 SYMMETRIC = ("gram", "phenotype_gram", "adjustment", "held_out_gram")
-# Statistics that each guarantee assumes to be public, which alone may have no noise.
+# Statistics that each guarantee assumes to be public, which alone may have no noise. With feature
+# privacy Y'Y is one of them if nothing was adjusted for and rows are replaced.
 PUBLIC_PARTS: Mapping[str, tuple[str, ...]] = {
     "full": (),
     "label": ("gram",),
     "feature": ("observed",),
+    "feature, phenotypes as given": ("phenotype_gram", "observed"),
 }
 _PEOPLE_ALIVE = 8.3e9  # limit of the size of a cohort whose number of people is private
 
@@ -56,6 +58,13 @@ class Claims:
     # off-diagonal noise.
     sigma: Mapping[str, tuple[float, ...]]
     shapes: Mapping[str, list[int]]  # required shape of each statistic
+
+    @property
+    def public_parts(self) -> tuple[str, ...]:
+        """Statistics that may have no noise."""
+        as_given = self.shapes["adjustment"][0] == 2 * self.n_phenotypes and self.replace
+        alone = self.privacy == "feature" and as_given
+        return PUBLIC_PARTS[self.privacy + ", phenotypes as given" * alone]
 
     @property
     def n_phenotypes(self) -> int:

@@ -1,5 +1,7 @@
 """The table of methods: what it allows, what each measures, and the automatic choice."""
 
+from dataclasses import replace
+
 import pytest
 
 from primo_scale.errors import UsageError
@@ -67,7 +69,9 @@ def test_private_phenotypes_leave_one_choice(privacy, n_phenotypes):
 
 def test_feature_privacy_projects_from_the_crossover_on():
     """docs/maths/papers.md, item 5: l_Y is about 458 at these sizes."""
-    promise = Promise(5.0, 1 / 5008**2, FEATURE)
+    adjusted = Promise(5.0, 1 / 5008**2, FEATURE)
+    promise = replace(adjusted, phenotypes_are_public=True)
+    assert catalogue.choose_method(adjusted, sizes(10_000))[0].name == "reuse-cov-gauss"
     assert 5008 * mu_for(5.0, 1 / 5008**2) / 10 == pytest.approx(458, abs=1)
     fewer, reason = catalogue.choose_method(promise, sizes(450))
     assert fewer.name == "reuse-cov-gauss"

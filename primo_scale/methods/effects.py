@@ -127,9 +127,12 @@ class EffectCovariance:
         return columns if self.basis is None else columns @ self.basis
 
     def variances(self, covariance: Float64) -> Float64:
-        """Return the variance of each factor from the covariance of the phenotypes, shape (l,)."""
+        """Return the variance of each factor from the covariance of the phenotypes, shape (l,).
+
+        Without factors, the variances of the phenotypes are enough.
+        """
         if self.basis is None:
-            return covariance.diagonal()
+            return covariance if covariance.ndim == 1 else covariance.diagonal()
         return np.asarray(((covariance @ self.basis) * self.basis).sum(axis=0))
 
     def noise_variances(self, noise: TargetNoise) -> Float64:
@@ -149,7 +152,7 @@ def fit_effects(
     `phenotype_covariance` is P, relative to the variance assumed of the clipped phenotypes, and
     `prior` the prior variance of the effects on each phenotype, relative to its mean, shape (l,).
     """
-    own = own_effects(blocks, phenotype_covariance, prior)
+    own = own_effects(blocks, phenotype_covariance.diagonal(), prior)
     if len(prior) == 1:
         return own
     exposures = np.concatenate([block.exposures for block in blocks])
@@ -180,15 +183,15 @@ def fit_effects(
 
 
 def own_effects(
-    blocks: Sequence[Coordinates], phenotype_covariance: Float64, prior: Float64
+    blocks: Sequence[Coordinates], variances: Float64, prior: Float64
 ) -> EffectCovariance:
-    """Estimate the variance of the effects on each phenotype; parameters as for `fit_effects`."""
+    """Estimate the variance of the effects on each phenotype, given the phenotypes' variances."""
     visible = np.concatenate([block.exposures + block.errors for block in blocks])
-    largest, shown = LARGEST * prior * phenotype_covariance.diagonal(), np.empty_like(prior)
+    largest, shown = LARGEST * prior * variances, np.empty_like(prior)
     for start in range(0, len(prior), COLUMNS_AT_A_TIME):
         columns = slice(start, start + COLUMNS_AT_A_TIME)
         part, effects = [block.of(columns) for block in blocks], EffectCovariance(prior[columns])
-        squares, noise = projected(part, phenotype_covariance[columns, columns], effects)
+        squares, noise = projected(part, variances[columns], effects)
         shown[columns] = likeliest_variances(visible, squares, noise, prior[columns])
     limited = np.maximum(np.minimum(shown, largest), LEAST * prior)
     return EffectCovariance(limited, None, int((shown > largest).sum()))

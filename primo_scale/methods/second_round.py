@@ -306,7 +306,7 @@ def _first_rounds(
 
 
 def _phenotypes(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> list[Phenotype]:
-    variances = solve.phenotype_covariance(adjustment, prior, n_samples).diagonal()
+    variances = solve.phenotype_variances(adjustment, prior, n_samples)
     variances = variances * prior.residual_variance.mean() / prior.residual_variance
     pairs = zip(prior.effect_variance, prior.residual_variance, variances, strict=True)
     return [
@@ -342,9 +342,9 @@ def _column(blocks: Sequence[FirstRound], phenotype: Phenotype) -> tuple[EffectM
         seen, matrix = _coordinates(block, number, phenotype)
         coordinates.append(seen)
         matrices.append(matrix.astype(np.float32))
-    covariance, prior = np.array([[phenotype.variance]]), np.ones(1)
-    found = effects.own_effects(coordinates, covariance, prior)
-    (column,) = effects.columns_of(coordinates, covariance, found)
+    variances, prior = np.array([phenotype.variance]), np.ones(1)
+    found = effects.own_effects(coordinates, variances, prior)
+    (column,) = effects.columns_of(coordinates, variances, found)
     maps = effects.effect_maps(matrices)
     return maps, replace(column, number=phenotype.number), phenotype.effect * column.scale
 

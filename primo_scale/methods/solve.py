@@ -152,10 +152,11 @@ def solve(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> 
     if layout.n_blocks == 1:  # decomposed once for all passes
         decomposed = cache(decomposed)
     boundaries = layout.boundaries if panel is None else panel.boundaries
-    covariance, relative = np.diag(prior.residual_variance / residual), prior.effect_variance / mean
+    covariance, relative = prior.residual_variance / residual, prior.effect_variance / mean
     effects, sampled = EffectCovariance(relative), dict[int, Float64]()
     if estimator.fits_variances:
-        covariance = phenotype_covariance(adjustment, prior, inputs.n_samples)
+        measured = phenotype_covariance if estimator.fits_factors else phenotype_variances
+        covariance = measured(adjustment, prior, inputs.n_samples)
         sampling = estimator.samples_effects_of(boundaries[-1], len(covariance))
 
         def visible(number: int) -> tuple[Coordinates, Coordinates, Float32]:
@@ -439,22 +440,30 @@ def whitened(
 # ---- Variances and scores ------------------------------------------------------------------------
 
 
-def phenotype_covariance(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> Float64:
-    """Return the covariance of the clipped phenotypes, relative to the prior's mean variance.
+def phenotype_variances(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> Float64:
+    """Return the variances of the clipped phenotypes, relative to the prior's mean, shape (l,).
 
-    The noise of the release is shrunk from the covariances, variances are within a factor 2 of the
-    prior's, and eigenvalues are raised to a tenth of the mean.
+    They are within a factor 2 of the prior's.
+    """
+    expected = prior.residual_variance
+    measured = adjustment.residual_squares() / n_samples
+    limits = expected / _OTHER_VARIANCE, expected * _OTHER_VARIANCE
+    return np.asarray(np.clip(measured, *limits) / expected.mean())
+
+
+def phenotype_covariance(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> Float64:
+    """Return the covariance that belongs to `phenotype_variances`, shape (l, l).
+
+    The noise of the release is shrunk from the covariances, and eigenvalues are raised to a tenth
+    of the mean.
     """
     f, rescale = adjustment.statistics.layout.n_fixed, adjustment.rescale
     gram = adjustment.statistics.outcome_gram()[f:, f:] * np.outer(rescale, rescale)
     gram -= adjustment.fixed_phenotypes.T @ adjustment.fixed_coefficients
-    expected = prior.residual_variance
     sigma = adjustment.scales.phenotype_gram * float(rescale.mean()) ** 2
-    gram *= kept_share(gram, sigma) / n_samples
-    measured = adjustment.residual_squares() / n_samples
-    limits = expected / _OTHER_VARIANCE, expected * _OTHER_VARIANCE
-    np.fill_diagonal(gram, np.clip(measured, *limits))
-    values, vectors = scipy.linalg.eigh(gram / expected.mean(), check_finite=False)
+    gram *= kept_share(gram, sigma) / (n_samples * prior.residual_variance.mean())
+    np.fill_diagonal(gram, phenotype_variances(adjustment, prior, n_samples))
+    values, vectors = scipy.linalg.eigh(gram, check_finite=False)
     return np.asarray((vectors * np.maximum(values, _LEAST_OF_PHENOTYPES)) @ vectors.T)
 
 

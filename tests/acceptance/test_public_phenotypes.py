@@ -24,17 +24,17 @@ FEATURE = ("--privacy", "feature")
 
 @pytest.fixture(scope="module")
 def cohorts(tmp_path_factory):
-    """Two cohorts that differ in the genotypes of the first person, many of whose rows are long."""
+    """Two cohorts that differ in the genotypes of four people, many of whose rows are long."""
     folder = tmp_path_factory.mktemp("cohorts")
     names = ("T", "U")
     found = [write_cohort(folder / name, n_people=N, names=names) for name in ("one", "other")]
     lines = ["#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT"]
     lines += [f"1\trs{j}\tG\tA\t0.3\t1000" for j in range(D)]
     (folder / "panel.afreq").write_text("\n".join(lines) + "\n")
-    for genotype, each in zip((0, 3), found, strict=True):  # two copies of A1, and none
+    for genotypes, each in zip((0, 255), found, strict=True):  # two copies of A1, and none
         bed = bytearray((each / "cohort.bed").read_bytes())
         for byte in range(3, len(bed), N // 4):
-            bed[byte] = (bed[byte] & ~3) | genotype
+            bed[byte] = genotypes
         (each / "cohort.bed").write_bytes(bytes(bed))
     return found
 

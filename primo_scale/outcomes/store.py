@@ -263,7 +263,12 @@ def align_outcomes(
     """
     paths = filter(None, files)
     digests = tuple(map(sha256_of_file, paths)) if rows is None else rows.tables_sha256
-    request = _request_digest(samples, digests, coding, held_out, components, to_adjust)
+    people = hashlib.sha256(b"" if held_out is None else held_out.tobytes())
+    for person in samples.people():
+        people.update(f"{person}\n".encode())
+    used = [*digests, *([] if components is None else [components.digest])]
+    content = {"coding": coding.digest, "people": people.hexdigest(), "files": used}
+    request = sha256_of_json(content | {"to_adjust": to_adjust})
     if (finished := _find_store(path, request)) is not None:
         return finished
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
@@ -278,8 +283,8 @@ def align_outcomes(
     if held_out is not None and rows.phenotypes is not None:
         observed = np.zeros_like(observed)
         for start in range(0, len(held_out), layout.chunks[0]):
-            people = slice(start, min(start + layout.chunks[0], len(held_out)))
-            observed += (rows.phenotypes.read(people)[~held_out[people]] != 0).sum(axis=0)
+            part = slice(start, min(start + layout.chunks[0], len(held_out)))
+            observed += (rows.phenotypes.read(part)[~held_out[part]] != 0).sum(axis=0)
     LOGGER.debug(
         "phenotypes: %d, each with %d to %d people (listed in run.log)",
         len(observed), observed.min(), observed.max(),
@@ -369,25 +374,6 @@ def _write_store(
     groups.flush(group)
     groups.mark_complete(group, {"content_digest": content.hexdigest()})
     return open_outcome_store(path)
-
-
-def _request_digest(
-    samples: SampleTable,
-    tables_sha256: tuple[str, ...],
-    coding: OutcomeCoding,
-    held_out: Bool | None,
-    components: ComponentRows | None,
-    to_adjust: bool,
-) -> str:
-    """Return a digest of everything that determines the store's content."""
-    people = hashlib.sha256(b"" if held_out is None else held_out.tobytes())
-    for person in samples.people():
-        people.update(f"{person}\n".encode())
-    files = list(tables_sha256)
-    if components is not None:
-        files.append(components.digest)
-    content = {"coding": coding.digest, "people": people.hexdigest(), "files": files}
-    return sha256_of_json(content | {"to_adjust": to_adjust})
 
 
 _MOST_OUTSIDE = 0.01  # share of a column's values

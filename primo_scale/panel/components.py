@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, pairwise, starmap
 from typing import Any, TypeVar
 
@@ -263,14 +263,16 @@ _Block = TypeVar("_Block")
 _Result = TypeVar("_Result")
 
 
+@lru_cache(maxsize=1)
 def variances_outside(
     panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
-) -> Iterator[Float64]:
-    """Yield the variances of all components of every LD block in people outside the panel.
+) -> tuple[Float64, ...]:
+    """Return the variances of all components of every LD block in people outside the panel.
 
-    They are in squared lattice units and in the order of `components`, shape (v,).
+    They are in squared lattice units and in the order of `components`, shape (v,), and kept for the
+    next design of the same panel.
     """
-    yield from _side_by_side(partial(_measured, panel, coding), _blocks(boundaries))
+    return tuple(_side_by_side(partial(_measured, panel, coding), _blocks(boundaries)))
 
 
 def components(

@@ -39,7 +39,6 @@ from primo_scale.run.plan import Plan
 from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage import block_matrices, files, resuming
-from primo_scale.storage.locations import Location
 
 
 def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
@@ -82,14 +81,8 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
             to_adjust=design.clipped,
         )
     if design.clipped:
-        design, aligned = _adjusted(store, request, design, aligned, root)
-    if panels.loadings is not None and design.clipped:
-        public_inputs.write_ancestry(
-            work_dir / work_directory.ANCESTRY,
-            public_inputs.genotypes_by_components(
-                panels.loadings, design.genotypes, design.outcomes, panels.features
-            ),
-        )
+        design, aligned = _adjusted(store, request, design, aligned)
+        public_inputs.write_ancestry(work_dir / work_directory.ANCESTRY, panels, design)
     digests = {
         "genotypes": store.identity_digest,
         "outcomes": aligned.content_digest,
@@ -109,22 +102,18 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
         digests=digests,
         holds_out=design.held_out > 0,
     )
-    raw = _sum(work_dir, root, design, inputs, request)
+    raw = _sum(design, inputs, request)
     write_design(path, design)
     if design.rounds == 2 and panels.ld is not None:
         directions = second_directions(store, request, design, panels.ld, raw)
-        _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), request)
+        _sum_second(design, second_inputs(inputs, design, directions), request)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return design, raw
 
 
 @stage("adjustment")
 def _adjusted(
-    store: GenotypeStore,
-    request: RunRequest,
-    design: Design,
-    unadjusted: OutcomeStore,
-    root: Location,
+    store: GenotypeStore, request: AccumulateRequest, design: Design, unadjusted: OutcomeStore
 ) -> tuple[Design, OutcomeStore]:
     """Pay for the release, and return the design and the store of adjusted phenotypes."""
     before = design.outcomes
@@ -135,7 +124,7 @@ def _adjusted(
     covariance = tuple(map(tuple, covariance_of_covariates(before, scale, bought).tolist()))
     paid = PaidAdjustment(bought.charge, bought.sigma, scale.norm, design.digest, covariance)
     design = replace(design, outcomes=adjusted(before, scale, bought), adjustment=paid)
-    path = root / work_directory.OUTCOMES
+    path = store_root(request.work_dir, request.object_store) / work_directory.OUTCOMES
     n_fixed = design.layout.n_fixed
     return design, outcome_store.write_residuals(
         path, unadjusted, before, design.outcomes, n_fixed=n_fixed
@@ -143,9 +132,8 @@ def _adjusted(
 
 
 @stage("accumulate")
-def _sum(
-    work_dir: Path, root: Location, design: Design, inputs: Inputs, request: AccumulateRequest
-) -> exact_sums.RawStatistics:
+def _sum(design: Design, inputs: Inputs, request: AccumulateRequest) -> exact_sums.RawStatistics:
+    root = store_root(request.work_dir, request.object_store)
     plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
     statistics = root / work_directory.STATISTICS
     wanted = plan_digest(plan, inputs.to_json())
@@ -155,37 +143,36 @@ def _sum(
         return exact_sums.open_raw_statistics(statistics, plan.layout, plan.n_samples)
     codes = design.genotypes.code_table
     partials = open_partials(root / work_directory.PARTIALS, plan, inputs, codes, request.kernel)
-    with _executor(work_dir, request) as executor, progress_bar("accumulate") as move:
+    with _executor(request) as executor, progress_bar("accumulate") as move:
         raw = exact_sums.accumulate(executor, partials, statistics, move)
     exact_sums.remove_partials(root / work_directory.PARTIALS)
     return raw
 
 
 @stage("second round")
-def _sum_second(
-    work_dir: Path, root: Location, design: Design, inputs: Inputs, request: AccumulateRequest
-) -> None:
+def _sum_second(design: Design, inputs: Inputs, request: AccumulateRequest) -> None:
     """Sum the second round, unless its sums are there already."""
+    root = store_root(request.work_dir, request.object_store)
     path, destination = root / work_directory.SECOND_PARTIALS, root / work_directory.OWN_SUMS
     found = exact_sums.find_own_sums(destination)
     if found is None or found.inputs != inputs.to_json():
         directions = ld_maps.open_directions(root / work_directory.DIRECTIONS)
         plan, codes = second_plan(design, directions), design.genotypes.code_table
         partials = open_partials(path, plan, inputs, codes, request.kernel)
-        with _executor(work_dir, request) as executor, progress_bar("second round") as move:
+        with _executor(request) as executor, progress_bar("second round") as move:
             exact_sums.accumulate_own(executor, partials, destination, move)
     exact_sums.remove_partials(path)
 
 
 @contextmanager
-def _executor(work_dir: Path, request: AccumulateRequest) -> Iterator[exact_sums.Executor]:
+def _executor(request: AccumulateRequest) -> Iterator[exact_sums.Executor]:
     """Yield what runs tasks on threads of this process, or on a cluster."""
     if request.profile is None:
         yield partial(executors.run_on_threads, usable_cpus())
         return
     from primo_scale.cluster.workers import dask_client
 
-    scratch = files.make_private_directory(work_dir.absolute() / "scratch")
+    scratch = files.make_private_directory(request.work_dir.absolute() / "scratch")
     with dask_client(request.profile, scratch) as client:
         yield partial(executors.run_on_dask, client)
 
@@ -252,7 +239,7 @@ def second_directions(
 
 def _covariances(panel: LdPanel, design: Design, cuts: tuple[int, ...]) -> list[Float64]:
     """Return the covariances of the codes of every window in the panel, without its chance."""
-    variances = list(ld_maps.variances_outside(panel, design.genotypes, cuts))
+    variances = ld_maps.variances_outside(panel, design.genotypes, cuts)
     every = (np.arange(len(each)) for each in variances)
     vectors = components(panel, design.genotypes, cuts, every)
     pairs = zip(variances, vectors, strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -133,9 +133,8 @@ class Design:
 
     n_samples: int  # n; private if there is a `nominal_n`
     nominal_n: int | None  # public size that everything is planned for; None if n is public
-    guarantee: (
-        noise_plan.Guarantee | None
-    )  # of the release; None for statistics that are never made private
+    # Of the release; None for statistics that are never made private.
+    guarantee: noise_plan.Guarantee | None
     subsample: int | None  # number of people that X'X is summed over; None stands for everybody
     boundaries: tuple[int, ...]  # of the LD blocks, as indices of variants
     ld_blocks: str  # rule that gave the LD blocks, for the report
@@ -654,7 +653,7 @@ def design_panel(
     request = files.sha256_of_json({"version": _VERSION, **choices, "design": design.digest})
     if settled is not None and settled.request == request:
         return settled
-    measured = _variances(panel, design.genotypes, design.boundaries)
+    measured = ld_components.variances_outside(panel, design.genotypes, design.boundaries)
     # At most 4,096 means of neighbouring eigenvalues, in descending order.
     ordered = np.sort(np.concatenate(measured))[::-1]
     width = math.ceil(len(ordered) / _EIGENVALUES)
@@ -763,14 +762,6 @@ def errors_of_gram(design: Design, mechanism: noise_plan.Mechanism, heritability
         squares = effect_variance / columns.squared_norms[here, None]
         variances.append(blend.product_variances(squares)[:, 0])
     return np.concatenate(variances)
-
-
-@lru_cache(maxsize=1)
-def _variances(
-    panel: LdPanel, coding: genotype_coding.GenotypeCoding, boundaries: tuple[int, ...]
-) -> tuple[Floats, ...]:
-    """Return `variances_outside` of every block, kept for the next design of the same panel."""
-    return tuple(ld_components.variances_outside(panel, coding, boundaries))
 
 
 def _component_design(

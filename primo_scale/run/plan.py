@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -377,10 +376,8 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     phenotypes = [p.name for p in coding.phenotypes]
     check_names(store.variants, phenotypes, [c.name for c in coding.covariates])
     pgs_file_stems(phenotypes)  # refuses names that make equal ones
-    panels = public_inputs.read_panels(
-        request, store, coding, loadings,
-        private=not request.non_private, settled=None if known is None else known.panel,
-    )  # fmt: skip
+    settled = None if known is None else known.panel
+    panels = public_inputs.read_panels(request, store, coding, loadings, settled)
     if isinstance(request, options.ReleaseRequest) and request.score_features:
         from primo_scale.run.score_features import read_features  # loads pandas
 
@@ -722,7 +719,10 @@ def _sum_needs(
         disk += ingest.store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)
     sums = replace(sums, disk_bytes=disk)
-    line = check_needs(sums, request.profile, request.work_dir, bytes_there=_bytes_below(there))
+    # The directories need not exist.
+    below = (f for path in there if isinstance(path, Path) for f in path.rglob("*") if f.is_file())
+    there_bytes = sum(file.stat().st_size for file in below)
+    line = check_needs(sums, request.profile, request.work_dir, bytes_there=there_bytes)
     LOGGER.info("pre-flight: %s, kernel %s", line, kernel)
     LOGGER.debug(
         "pre-flight: noise and weights take %s of memory, in blocks of up to %d variants",
@@ -737,9 +737,3 @@ def _n_directions(design: Design) -> int:
     The number depends on noisy statistics, and this is more than in releases that were measured.
     """
     return design.layout.n_variants * design.layout.n_phenotypes
-
-
-def _bytes_below(places: Sequence[Location]) -> int:
-    """Return the bytes of files in directories of this machine, which need not exist."""
-    local = [path for path in places if isinstance(path, Path)]
-    return sum(f.stat().st_size for path in local for f in path.rglob("*") if f.is_file())

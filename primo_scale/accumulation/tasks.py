@@ -33,7 +33,7 @@ from primo_scale.kernels.products import LARGEST_BYTE, UNCLIPPED, Int8, Int16, I
 from primo_scale.machine import read_ahead
 from primo_scale.outcomes.coding import LARGEST_VALUE
 from primo_scale.panel.components import OwnDirections
-from primo_scale.ranges import runs_of
+from primo_scale.ranges import pieces, runs_of
 from primo_scale.storage.files import keep_files_private
 from primo_scale.version import __version__
 
@@ -359,8 +359,7 @@ def _norms_of_variants(partials: Partials, genotypes: GenotypeStore, samples: sl
     layout, table, packing = partials.plan.layout, partials.code_table, genotypes.packing
     norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
     block_of = np.repeat(np.arange(layout.n_blocks), layout.sizes)  # block of each variant
-    step = packing.chunk_shape[0]
-    passes = [slice(at, at + step) for at in range(0, layout.n_variants, step)]
+    passes = list(pieces(layout.n_variants, packing.chunk_shape[0]))
     reads = read_ahead(partial(genotypes.read_packed, samples=samples), passes)
     for variants, packed in zip(passes, reads, strict=True):
         blocks, codes = block_of[variants], table[variants]

@@ -31,12 +31,7 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from primo_scale.gaussian.calibration import epsilon_for
-from primo_scale.gaussian.noise import (
-    KEY_BYTES,
-    Integers,
-    KeystreamNoise,
-    off_diagonal_sigma,
-)
+from primo_scale.gaussian.noise import KEY_BYTES, Integers, KeystreamNoise, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.interruption import check
 from primo_scale.methods.catalogue import METHODS, method_named

@@ -22,7 +22,7 @@ from primo_scale.genotypes.store import MISSING_DOSAGE, GenotypeStore, PackedByt
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, build_name
 from primo_scale.interruption import check
 from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_release
-from primo_scale.ranges import runs_of
+from primo_scale.ranges import pieces, runs_of
 from primo_scale.storage.files import refuse_missing_file
 from primo_scale.verify.chromosomes import positioned_chromosome
 from primo_scale.verify.files import CENTRE_FILE, WEIGHTS_FILE
@@ -372,7 +372,7 @@ def _batches(
 ) -> Iterator[tuple[slice, npt.NDArray[np.signedinteger[Any]]]]:
     """Yield some people at a time, and the steps of their dosages."""
     n_people, packing = len(genotypes.samples), genotypes.packing
-    for start in range(0, n_people, _PEOPLE_PER_BATCH):
-        stop = min(start + _PEOPLE_PER_BATCH, n_people)
-        part = np.ascontiguousarray(packed[:, packing.width(start) : packing.width(stop)])
-        yield slice(start, stop), packing.steps_or_missing(part, stop - start)
+    for people in pieces(n_people, _PEOPLE_PER_BATCH):
+        columns = slice(packing.width(people.start), packing.width(people.stop))
+        part = np.ascontiguousarray(packed[:, columns])
+        yield people, packing.steps_or_missing(part, people.stop - people.start)

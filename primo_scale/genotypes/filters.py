@@ -123,7 +123,7 @@ def select_variants(
     for option, path in (("--extract", selection.extract), ("exclude", selection.exclude)):
         if path is None:
             continue
-        identifiers = read_identifiers(path)
+        identifiers = frozenset(token for line in _read_lines(path) for token in line.split())
         listed = tables.is_one_of(variants.identifier, identifiers)
         found = len(set(variants.identifier[listed]))
         chosen &= listed if option == "--extract" else ~listed
@@ -167,11 +167,6 @@ def read_people(path: Path) -> frozenset[tuple[str | None, str]]:
         else:
             people.add((None, tokens[0]))
     return frozenset(people)
-
-
-def read_identifiers(path: Path) -> frozenset[str]:
-    """Read variant identifiers separated by whitespace."""
-    return frozenset(token for line in _read_lines(path) for token in line.split())
 
 
 def _read_lines(path: Path) -> Iterator[str]:

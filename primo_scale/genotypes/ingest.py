@@ -41,7 +41,7 @@ from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_sourc
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore, Packing, open_genotype_store
 from primo_scale.interruption import check, result_of
 from primo_scale.machine import refuse_full_disk
-from primo_scale.ranges import whole_multiple
+from primo_scale.ranges import pieces, whole_multiple
 from primo_scale.storage import files, groups, locations, resuming, stores
 
 READ_BUDGET_BYTES = 64 << 20
@@ -449,7 +449,13 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             remedy=f"Remove {plan.partial} and start again",
         )
     group = groups.open_group(plan.growing_store, plan.packing.kind, complete=False)
-    _write_tables(plan, group)
+    records = [plan.record_path(number) for number in range(plan.n_partitions)]
+    columns = {
+        "genotype_counts": np.concatenate([np.load(record)["counts"] for record in records]),
+        "chunk_crc32c": np.stack([np.load(record)["crc32c"] for record in records]),
+    }
+    with files.disk_errors_explained(plan.partial):
+        write_tables(group, columns, plan.variants, plan.samples)
     files.sync_tree(plan.growing_store)
     groups.mark_complete(
         group,
@@ -468,16 +474,6 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
         files.sync_directory(plan.destination.parent)
     shutil.rmtree(plan.partial)
     return open_genotype_store(plan.destination)
-
-
-def _write_tables(plan: IngestPlan, group: groups.Group) -> None:
-    records = [plan.record_path(number) for number in range(plan.n_partitions)]
-    columns = {
-        "genotype_counts": np.concatenate([np.load(record)["counts"] for record in records]),
-        "chunk_crc32c": np.stack([np.load(record)["crc32c"] for record in records]),
-    }
-    with files.disk_errors_explained(plan.partial):
-        write_tables(group, columns, plan.variants, plan.samples)
 
 
 def write_tables(
@@ -528,17 +524,15 @@ def write_partition(plan: IngestPlan, array: groups.Array, number: int) -> dict[
     def slabs(columns: slice) -> Iterator[npt.NDArray[np.uint8]]:
         start, stop = (packing.samples_per_byte * edge for edge in (columns.start, columns.stop))
         samples = plan.sample_index[start:stop]
-        for top in range(0, len(index), rows):
-            variants = slice(top, min(top + rows, len(index)))
-            shape = (variants.stop - top, columns.stop - columns.start)
+        for variants in pieces(len(index), rows):
+            shape = (variants.stop - variants.start, columns.stop - columns.start)
             packed = buffer[: math.prod(shape)].reshape(shape)
             source.read_into(packed, index[variants], samples)
             counts[variants] += packing.count(packed, len(samples))
             yield packed
 
-    for first in range(0, width, step):
-        columns = slice(first, min(first + step, width))
-        grid = range(first // chunk_bytes, -(-columns.stop // chunk_bytes))
+    for columns in pieces(width, step):
+        grid = range(columns.start // chunk_bytes, -(-columns.stop // chunk_bytes))
         checksums.append(groups.write_chunks_by_rows(array, number, grid, slabs(columns)))
     directory = groups.chunk_path(array, (number, 0)).parent
     files.sync_directory(directory)

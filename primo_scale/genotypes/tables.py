@@ -367,18 +367,9 @@ def parse_chromosomes(text: str) -> tuple[str, ...]:
 
 def canonical_chromosomes(variants: VariantTable) -> StringColumn:
     """Return the canonical code of every variant."""
-    codes, names = factorize_chromosomes(variants)
-    return np.asarray(np.array(names, dtype=object)[codes], dtype=object)
-
-
-def factorize_chromosomes(variants: VariantTable) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Return the index of every variant's canonical chromosome code, and the distinct codes."""
     spellings = variants.chromosome.tolist()
     canonical = {code: canonical_chromosome(code) for code in dict.fromkeys(spellings)}
-    names = {name: index for index, name in enumerate(dict.fromkeys(canonical.values()))}
-    indices = {code: names[name] for code, name in canonical.items()}
-    codes = np.fromiter(map(indices.__getitem__, spellings), dtype=np.int64, count=len(spellings))
-    return codes, tuple(names)
+    return string_column([canonical[code] for code in spellings])
 
 
 def left_out(chromosome: str) -> tuple[str, str] | None:

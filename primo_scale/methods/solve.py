@@ -306,10 +306,7 @@ class Block:
 
 
 def lattice_block(
-    adjustment: Adjustment,
-    panel: PanelComponents | None,
-    scores: FittedScores | None,
-    number: int,
+    adjustment: Adjustment, panel: PanelComponents | None, scores: FittedScores | None, number: int
 ) -> Block:
     """Return an LD block, around the public scores if there are any."""
     layout = adjustment.statistics.layout

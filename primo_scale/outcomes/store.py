@@ -39,7 +39,7 @@ from primo_scale.outcomes.coding import (
     outside_bounds,
 )
 from primo_scale.outcomes.tables import match_people, open_outcome_table
-from primo_scale.ranges import runs_of
+from primo_scale.ranges import pieces, runs_of
 from primo_scale.storage import groups, locations
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import read_block, write_array, write_block
@@ -282,8 +282,7 @@ def align_outcomes(
     observed = rows.observed
     if held_out is not None and rows.phenotypes is not None:
         observed = np.zeros_like(observed)
-        for start in range(0, len(held_out), layout.chunks[0]):
-            part = slice(start, min(start + layout.chunks[0], len(held_out)))
+        for part in pieces(len(held_out), layout.chunks[0]):
             observed += (rows.phenotypes.read(part)[~held_out[part]] != 0).sum(axis=0)
     LOGGER.debug(
         "phenotypes: %d, each with %d to %d people (listed in run.log)",
@@ -357,12 +356,11 @@ def _write_store(
     held_out: Bool | None,
 ) -> OutcomeStore:
     """Write a complete outcome store; `rows_of` returns the rows of consecutive people."""
-    n, height = layout.shape[0], layout.chunks[0]
+    n = layout.shape[0]
     group = groups.create_group(path, KIND, {**header, "has_held_out": held_out is not None})
     array = groups.create_array(group, "rows", layout)
     content = hashlib.sha256(f"{layout.shape} ".encode())
-    for start in range(0, n, height):
-        people = slice(start, min(start + height, n))
+    for people in pieces(n, layout.chunks[0]):
         rows = rows_of(people)
         write_block(array, (people, slice(None)), rows)
         content.update(rows.astype("<i2", copy=False).tobytes())
@@ -507,8 +505,8 @@ def sum_grams(store: OutcomeStore, scale: AdjustmentScale) -> RawAdjustment:
     n_phenotypes = len(scale.shifts)
     n_fixed = store.n_columns - n_phenotypes
     grams = np.zeros((n_phenotypes, n_fixed + 1, n_fixed + 1), dtype=np.int64)
-    for start in range(0, store.n_samples, _ROWS):
-        rows = store.read_rows(slice(start, min(start + _ROWS, store.n_samples)))
+    for people in pieces(store.n_samples, _ROWS):
+        rows = store.read_rows(people)
         c, y = scale.rows(rows)
         everybody = _product(c, c)
         grams[:, :-1, :-1] += everybody

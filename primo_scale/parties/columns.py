@@ -228,33 +228,26 @@ def people_of(party: PartyColumns, roster: Roster) -> Iterator[tuple[Positions, 
     pieces = party.pieces()
     with ThreadPoolExecutor(usable_cpus()) as threads:
         while batch := list(islice(pieces, usable_cpus())):
-            for coded in threads.map(call, batch):
-                yield _of_roster(coded, roster, seen)
+            for everybody, units in threads.map(call, batch):
+                positions = roster.positions(everybody)
+                common = np.flatnonzero(positions >= 0)
+                individuals = [everybody[row] for row in common.tolist()]
+                positions = positions[common]
+                found, counts = np.unique(positions, return_counts=True)
+                twice = seen[positions] | np.isin(positions, found[counts > 1])
+                if twice.any():
+                    raise InputError(
+                        "one person in two rows",
+                        value=individuals[int(np.flatnonzero(twice)[0])],
+                        remedy="Keep one row for each person",
+                    )
+                seen[positions] = True
+                yield positions, (individuals, units[common])
     if not seen.any():
         raise InputError(
             "no person of the roster is in this party's file",
             remedy="Check the IIDs, and that the key is that of the roster",
         )
-
-
-def _of_roster(
-    coded: CodedPeople, roster: Roster, seen: npt.NDArray[np.bool_]
-) -> tuple[Positions, CodedPeople]:
-    """Return the people of a piece who are in the roster, and note that they were seen."""
-    everybody, units = coded
-    positions = roster.positions(everybody)
-    common = np.flatnonzero(positions >= 0)
-    positions, individuals = positions[common], [everybody[row] for row in common.tolist()]
-    found, counts = np.unique(positions, return_counts=True)
-    twice = seen[positions] | np.isin(positions, found[counts > 1])
-    if twice.any():
-        raise InputError(
-            "one person in two rows",
-            value=individuals[int(np.flatnonzero(twice)[0])],
-            remedy="Keep one row for each person",
-        )
-    seen[positions] = True
-    return positions, (individuals, units[common])
 
 
 # ---- Mixtures ------------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ from primo_scale.outcomes.store import OutcomeStore
 from primo_scale.panel import components as ld_maps
 from primo_scale.panel.components import OwnDirections, components, find_directions
 from primo_scale.panel.ld import LdPanel
-from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
-from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw_statistics
+from primo_scale.privacy import payment
+from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, release_cost, second_round
 from primo_scale.run import estimation, payments, public_inputs, work_directory
 from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
 from primo_scale.run.options import AccumulateRequest, RunRequest
@@ -118,12 +118,14 @@ def _adjusted(
     """Pay for the release, and return the design and the store of adjusted phenotypes."""
     before = design.outcomes
     scale = outcome_store.AdjustmentScale.of(before)
-    bought = payments.pay_for_release(
-        store, request, design, outcome_store.sum_grams(unadjusted, scale), scale.norm
-    )
-    covariance = tuple(map(tuple, covariance_of_covariates(before, scale, bought).tolist()))
+    raw, promise = outcome_store.sum_grams(unadjusted, scale), design.promise
+    cost = release_cost(promise, design.subsample)
+    with payments.payer_of(request, store, promise) as payer, deferred():
+        bought, receipt = payment.pay_for_adjustment(raw, scale.norm, promise, cost, payer)
+        payments.log_payment("release", receipt, payer)
+    covariance = tuple(map(tuple, payment.covariance_of_covariates(before, scale, bought).tolist()))
     paid = PaidAdjustment(bought.charge, bought.sigma, scale.norm, design.digest, covariance)
-    design = replace(design, outcomes=adjusted(before, scale, bought), adjustment=paid)
+    design = replace(design, outcomes=payment.adjusted(before, scale, bought), adjustment=paid)
     path = store_root(request.work_dir, request.object_store) / work_directory.OUTCOMES
     n_fixed = design.layout.n_fixed
     return design, outcome_store.write_residuals(
@@ -198,7 +200,7 @@ def second_directions(
         deferred(),
         progress_bar("draw noise", "pieces") as move,
     ):
-        private = draw_statistics(raw, mechanism, payer, payer.charge(paid), move)
+        private = payment.draw_statistics(raw, mechanism, payer, payer.charge(paid), move)
     root = store_root(request.work_dir, design.object_store)
     drawn = private.matrices.sha256()
     wanted = files.sha256_of_json({"version": _VERSION, "first": drawn, "panel": panel.sha256})

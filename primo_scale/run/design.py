@@ -765,11 +765,7 @@ def errors_of_gram(design: Design, mechanism: noise_plan.Mechanism, heritability
 
 
 def _component_design(
-    blocks: tuple[Floats, ...],
-    design: Design,
-    signal: float,
-    residual: float,
-    noise: float,
+    blocks: tuple[Floats, ...], design: Design, signal: float, residual: float, noise: float
 ) -> ComponentDesign:
     """Divide the norm of a row among the components with the given variances in each block.
 

@@ -11,7 +11,6 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.machine import usable_cpus
 from primo_scale.methods import effects, second_round
-from primo_scale.methods import solve as phenotype_scale
 from primo_scale.methods import solve as solving
 from primo_scale.methods.linear_algebra import Float64, missing_rescale
 from primo_scale.methods.solve import PanelComponents, Solution
@@ -117,20 +116,20 @@ def _solved(
         # Effects of any size are stated, because their errors are stated with them.
         inputs = replace(inputs, rescale=missing_rescale(observed, n_samples, least=1 / n_samples))
         variances = design.genotypes.variances * response.gram_share
-        marginal = phenotype_scale.marginal_effects(matrices, inputs, variances)
+        marginal = solving.marginal_effects(matrices, inputs, variances)
         if left_out := count_left_out(variants):
             LOGGER.warning(
                 "--sumstats: %d of %d variants are left out, because they have no position on an "
                 "autosome or alleles other than A, C, G and T", left_out, len(variants),
             )  # fmt: skip
-        effect, error = phenotype_scale.effects_per_allele(
+        effect, error = solving.effects_per_allele(
             marginal, design.genotypes, design.outcomes, response
         )
         frequency = design.genotypes.frequency
         summary = SummaryStatistics(effect, error, frequency)
-    digits = None if mechanism is None else phenotype_scale.PRIVATE_DIGITS
+    digits = None if mechanism is None else solving.PRIVATE_DIGITS
     lattice = solution.genotypes, solution.fixed
-    per_allele, intercept, of_covariates = phenotype_scale.to_dosage_scale(
+    per_allele, intercept, of_covariates = solving.to_dosage_scale(
         lattice, design.genotypes, design.outcomes, response, digits=digits
     )
     weights = ScoringWeights(

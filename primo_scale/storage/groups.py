@@ -109,7 +109,7 @@ def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -
     with disk_errors_explained(location):
         group.store.remove_below("")
         # One write, so that a group never exists without its kind.
-        _write_header(group, _stored_attributes(encryption, kind, attributes, complete=False))
+        _write_header(group, kind, attributes, complete=False)
         if isinstance(location, Path):
             location.chmod(PRIVATE_DIRECTORY_MODE)
     return group
@@ -203,10 +203,7 @@ def mark_complete(group: Group, attributes: Mapping[str, Any]) -> None:
     """Add attributes to a group and mark it as finished, in one atomic write."""
     with disk_errors_explained(group.location):
         every = {**attributes_of(group), **attributes}
-        stored = _stored_attributes(group.store.encryption, group.kind, every, complete=True)
-        if group.store.recorded is not None:
-            stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(group.store.recorded.items()))
-        _write_header(group, stored)
+        _write_header(group, group.kind, every, complete=True)
         group.store.flush(stores.HEADER)
 
 
@@ -304,14 +301,6 @@ def _damage_explained(where: Location) -> Iterator[None]:
         raise stores.damaged(where, "") from error
 
 
-def expect_checksums(group: Group, name: str, table: npt.NDArray[np.uint32]) -> None:
-    """Compare the chunks of an array with a table of their checksums, by grid position.
-
-    This is for arrays whose chunks are not written through the store, which does not record them.
-    """
-    group.store.tables[name] = table
-
-
 def _view(
     location: Location,
     kind: str,
@@ -326,9 +315,25 @@ def _view(
     return store
 
 
-def _write_header(group: Group, attributes: dict[str, Any]) -> None:
-    _write_node(group, "", {"node_type": "group", "attributes": attributes})
-    group.stored = attributes
+def _write_header(
+    group: Group, kind: str, attributes: Mapping[str, Any], *, complete: bool
+) -> None:
+    stored: dict[str, Any] = {
+        KIND_ATTRIBUTE: kind,
+        VERSION_ATTRIBUTE: FORMAT_VERSIONS[kind],
+        COMPLETE_ATTRIBUTE: complete,
+    }
+    encryption, recorded = group.store.encryption, group.store.recorded
+    if encryption is None:
+        stored |= attributes
+    else:
+        content, about = json.dumps(attributes).encode(), _about(kind, complete=complete)
+        stored[_ENCRYPTION_ATTRIBUTE] = asdict(encryption)
+        stored[_ENCRYPTED_ATTRIBUTE] = stores.sealed(encryption, content, about)
+    if complete and recorded is not None:
+        stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(recorded.items()))
+    _write_node(group, "", {"node_type": "group", "attributes": stored})
+    group.stored = stored
 
 
 def _write_node(group: Group, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -341,25 +346,6 @@ def _write_node(group: Group, name: str, metadata: dict[str, Any]) -> dict[str, 
 
 def _named(name: str, **configuration: Any) -> dict[str, Any]:
     return {"name": name, "configuration": configuration}
-
-
-def _stored_attributes(
-    encryption: stores.StoreEncryption | None,
-    kind: str,
-    attributes: Mapping[str, Any],
-    *,
-    complete: bool,
-) -> dict[str, Any]:
-    header = {
-        KIND_ATTRIBUTE: kind,
-        VERSION_ATTRIBUTE: FORMAT_VERSIONS[kind],
-        COMPLETE_ATTRIBUTE: complete,
-    }
-    if encryption is None:
-        return {**header, **attributes}
-    about = _about(kind, complete=complete)
-    sealed = stores.sealed(encryption, json.dumps(attributes).encode(), about)
-    return {**header, _ENCRYPTION_ATTRIBUTE: asdict(encryption), _ENCRYPTED_ATTRIBUTE: sealed}
 
 
 def _about(kind: str, *, complete: bool) -> str:

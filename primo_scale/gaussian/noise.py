@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import struct
 from bisect import bisect_right
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Context, Decimal
 from functools import cache, partial
 from typing import Any
@@ -27,7 +26,7 @@ from numpy import uint64 as u64
 
 from primo_scale.errors import UsageError
 from primo_scale.kernels.compiling import compiled, inlined
-from primo_scale.machine import usable_cpus
+from primo_scale.machine import in_threads, usable_cpus
 
 Integers = npt.NDArray[np.int64]
 
@@ -182,8 +181,7 @@ class KeystreamNoise:
         if count < _THREADED_DRAWS:
             list(map(fill, chunks))
         else:
-            with ThreadPoolExecutor(usable_cpus()) as threads:
-                list(threads.map(fill, chunks))
+            in_threads(fill, chunks, usable_cpus())
         return noise
 
 

@@ -24,23 +24,21 @@ import math
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale import interruption
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes import bed, filters, tables
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore, Packing, open_genotype_store
-from primo_scale.interruption import check, result_of
-from primo_scale.machine import refuse_full_disk
+from primo_scale.interruption import check
+from primo_scale.machine import in_threads, read_ahead, refuse_full_disk
 from primo_scale.ranges import pieces, whole_multiple
 from primo_scale.storage import files, groups, locations, resuming, stores
 
@@ -336,7 +334,10 @@ def carry_out(plan: IngestPlan, on_progress: Callable[[int, int], None]) -> Geno
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
         digests = {s.path: hashlib.sha256() for s in plan.sources if s.sha256 == NOT_HASHED}
         hashing = _hash_step_by_step(digests, len(missing))
-        _write_partitions(plan, missing, hashing, on_progress)
+        written = read_ahead(partial(_write_one, plan), missing, plan.partitions_at_once)
+        for done, _ in enumerate(written, start=plan.n_partitions - len(missing) + 1):
+            next(hashing, None)
+            on_progress(done, plan.n_partitions)
         deque(hashing, maxlen=0)  # what is left
         hashed = {path: digest.hexdigest() for path, digest in digests.items()}
         sources = (replace(s, sha256=hashed.get(s.path, s.sha256)) for s in plan.sources)
@@ -391,36 +392,6 @@ def _hash_step_by_step(digests: Mapping[str, hashlib._Hash], n_steps: int) -> It
                 while hashed >= stop:
                     stop += step
                     yield
-
-
-def _write_partitions(
-    plan: IngestPlan,
-    missing: Sequence[int],
-    hashing: Iterator[None],
-    on_progress: Callable[[int, int], None],
-) -> None:
-    """Write partitions in order, several at a time, and take a step of `hashing` for each.
-
-    No partition is in progress when this function returns or raises.
-    """
-    numbers = itertools.count(plan.n_partitions - len(missing) + 1)
-    under_way: deque[Future[None]] = deque()
-
-    def finish_oldest() -> None:
-        next(hashing, None)
-        result_of(under_way.popleft())
-        on_progress(next(numbers), plan.n_partitions)
-
-    with ThreadPoolExecutor(plan.partitions_at_once, thread_name_prefix="ingest") as threads:
-        try:
-            for number in missing:
-                under_way.append(threads.submit(_write_one, plan, number))
-                if len(under_way) == plan.partitions_at_once:
-                    finish_oldest()
-            while under_way:
-                finish_oldest()
-        finally:
-            threads.shutdown(cancel_futures=True)
 
 
 def _missing_partitions(plan: IngestPlan) -> list[int]:
@@ -587,9 +558,7 @@ def copy_genotypes(
             )
         on_progress(next(steps), len(every))
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
-        for _ in threads.map(copy, every):
-            interruption.check()
+    in_threads(copy, every, _AT_ONCE)
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)

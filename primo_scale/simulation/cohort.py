@@ -25,7 +25,7 @@ from primo_scale.genotypes.tables import LARGEST_POSITION, VariantTable
 from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.packed import MISSING, decode, packed_width
-from primo_scale.machine import usable_cpus
+from primo_scale.machine import in_threads, usable_cpus
 from primo_scale.storage.files import text_published_at_end
 
 Float64 = npt.NDArray[np.float64]
@@ -445,8 +445,7 @@ def score_people(mosaic: Mosaic, people: range, scores: GenotypeScores, n_scores
         _add_scores(panel, ends, scale, people_now, scores, found)
         sums[first : first + step] = found.T
 
-    with ThreadPoolExecutor(usable_cpus()) as threads:
-        list(threads.map(score, range(0, len(people), step)))
+    in_threads(score, range(0, len(people), step), usable_cpus())
     return sums
 
 

@@ -22,7 +22,7 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -408,7 +408,7 @@ class Ledger(event_log.EventLog):
             raise ValueError(f"the request {problem}: {request.cost}")
         account = request.account
         overlap = accounts.find_overlap(history, request, self.attachment)
-        refusal = _name_refusal(self.path, history, request, *overlap)
+        refusal = _name_refusal(self.path, history, request, overlap)
         if refusal is not None:
             raise refusal
         # A charge to an account without a budget would open one.
@@ -484,15 +484,11 @@ def _other_delta(path: Path, account: Account, *, asked: float | None, own: floa
 
 
 def _name_refusal(
-    path: Path,
-    history: History,
-    request: ChargeRequest,
-    shared: Mapping[str, int],
-    chargeable: Sequence[str],
+    path: Path, history: History, request: ChargeRequest, overlap: tuple[dict[str, int], list[str]]
 ) -> BudgetRefused | None:
     """Return the refusal of a request that may not be charged to its account, or None.
 
-    `shared` and `chargeable` are those of `find_overlap`, which identifies people by the IID alone;
+    `overlap` is the result of `find_overlap`, which identifies people by the IID alone;
     a sample list is identified by all its FIDs and IIDs. The balance of the account does not matter
     here.
 
@@ -503,7 +499,7 @@ def _name_refusal(
     cohort that has a budget, because counting people who are not in the data can only overestimate
     what a person's data have cost.
     """
-    account = request.account
+    account, (shared, chargeable) = request.account, overlap
     charged = [charge.request for charge in history.charges.values()]
     same_people = (r for r in charged if r.people_digest == request.people_digest != "")
     names = {r.account.cohort for r in same_people}

@@ -28,21 +28,12 @@ import numpy.typing as npt
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.humanize import examples
 from primo_scale.kernels.products import row_multipliers, scale_entries
-from primo_scale.outcomes.coding import (
-    Bool,
-    CovariateCoding,
-    Int16,
-    Int64,
-    OutcomeCoding,
-    PhenotypeBounds,
-    is_missing_number,
-    outside_bounds,
-)
+from primo_scale.outcomes import coding as coded
+from primo_scale.outcomes.coding import Bool, Int16, Int64, OutcomeCoding, PhenotypeBounds
 from primo_scale.outcomes.tables import match_people, open_outcome_table
 from primo_scale.ranges import pieces, runs_of
 from primo_scale.storage import groups, locations
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
-from primo_scale.storage.groups import read_block, write_array, write_block
 
 KIND = "outcomes"
 HELD_OUT = "held_out"
@@ -97,7 +88,7 @@ class OutcomeStore:
 
         Where phenotypes are adjusted, the constant and the covariates may be left out.
         """
-        rows = read_block(self._rows, (samples, slice(None)))[:, self._left_out :]
+        rows = groups.read_block(self._rows, (samples, slice(None)))[:, self._left_out :]
         if self._held_out is None:
             return rows
         return np.where(self.held_out(samples)[:, None], np.int16(0), rows)
@@ -106,11 +97,11 @@ class OutcomeStore:
         """Return which of consecutive people are held out, shape (r,)."""
         if self._held_out is None:
             return np.zeros(len(range(*samples.indices(self.n_samples))), dtype=np.bool_)
-        return read_block(self._held_out, (samples,)).astype(np.bool_)
+        return groups.read_block(self._held_out, (samples,)).astype(np.bool_)
 
     def read_held_out(self, samples: slice) -> Int16:
         """Return the rows of those of consecutive people who are held out, int16 (h, q)."""
-        return read_block(self._rows, (samples, slice(None)))[self.held_out(samples)]
+        return groups.read_block(self._rows, (samples, slice(None)))[self.held_out(samples)]
 
 
 def open_outcome_store(path: locations.Location) -> OutcomeStore:
@@ -121,7 +112,7 @@ def open_outcome_store(path: locations.Location) -> OutcomeStore:
         path=path,
         n_samples=rows.shape[0],
         content_digest=str(attributes["content_digest"]),
-        observed=read_block(groups.array_of(group, "observed")),
+        observed=groups.read_block(groups.array_of(group, "observed")),
         _rows=rows,
         _held_out=groups.array_of(group, HELD_OUT) if attributes.get("has_held_out") else None,
         _left_out=int(attributes.get("left_out", 0)),
@@ -218,7 +209,7 @@ def read_outcomes(
             has_value = coding.observed(values)
             masks = [
                 has_value,
-                has_value & outside_bounds(values, coding.phenotypes),
+                has_value & coded.outside_bounds(values, coding.phenotypes),
                 has_value & coding.cases(values),
                 coding.invalid_codes(values),
             ]
@@ -230,8 +221,8 @@ def read_outcomes(
         if n_covariates:
             names = tuple(covariate.name for covariate in of_file)
             for people, values in match_people(tables[1], names, samples, level=level):
-                present = ~is_missing_number(values)
-                outside = present & outside_bounds(values, of_file)
+                present = ~coded.is_missing_number(values)
+                outside = present & coded.outside_bounds(values, of_file)
                 covariate_counts += [present.sum(axis=0), outside.sum(axis=0)]
                 if covariates is not None:
                     codes = coding.code_covariates(values, slice(n_covariates))
@@ -323,7 +314,7 @@ def write_residuals(
     held_out = unadjusted.held_out(slice(0, n))
 
     def rows_of(people: slice) -> Int16:
-        rows = read_block(unadjusted._rows, (people, slice(None)))
+        rows = groups.read_block(unadjusted._rows, (people, slice(None)))
         return coding.residuals(rows, before)
 
     left_out = 1 + len(coding.covariates) - n_fixed
@@ -342,7 +333,7 @@ def _coded_rows(
     constant = np.full((people.stop - people.start, 1), coding.constant, dtype=np.int16)
     parts = [constant, rows.covariates.read(people)]
     if components is not None:
-        values = read_block(components.array, (people, slice(None)))
+        values = groups.read_block(components.array, (people, slice(None)))
         parts.append(coding.code_covariates(values, slice(rows.covariates.n_columns, None)))
     return np.hstack([*parts, rows.phenotypes.read(people)])
 
@@ -362,12 +353,12 @@ def _write_store(
     content = hashlib.sha256(f"{layout.shape} ".encode())
     for people in pieces(n, layout.chunks[0]):
         rows = rows_of(people)
-        write_block(array, (people, slice(None)), rows)
+        groups.write_block(array, (people, slice(None)), rows)
         content.update(rows.astype("<i2", copy=False).tobytes())
-    write_array(group, "observed", observed, observed.shape)
+    groups.write_array(group, "observed", observed, observed.shape)
     content.update(observed.astype("<i8").tobytes())
     if held_out is not None:
-        write_array(group, HELD_OUT, held_out.astype(np.uint8), (min(n, CHUNK_BYTES),))
+        groups.write_array(group, HELD_OUT, held_out.astype(np.uint8), (min(n, CHUNK_BYTES),))
         content.update(held_out.tobytes())
     groups.flush(group)
     groups.mark_complete(group, {"content_digest": content.hexdigest()})
@@ -415,7 +406,9 @@ def _warn_of_phenotypes(
         )  # fmt: skip
 
 
-def _warn_of_columns(columns: Sequence[PhenotypeBounds | CovariateCoding], counts: Int64) -> None:
+def _warn_of_columns(
+    columns: Sequence[PhenotypeBounds | coded.CovariateCoding], counts: Int64
+) -> None:
     """Warn of columns without values, or with many outside of the bounds.
 
     `counts` has the number of values of each column, and that of values outside, shape (2, k).

@@ -34,7 +34,7 @@ from primo_scale.privacy import payment
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, release_cost, second_round
 from primo_scale.run import estimation, payments, public_inputs, work_directory
 from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
-from primo_scale.run.options import AccumulateRequest, RunRequest
+from primo_scale.run.options import AccumulateRequest
 from primo_scale.run.plan import Plan
 from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
@@ -105,7 +105,7 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     raw = _sum(design, inputs, request)
     write_design(path, design)
     if design.rounds == 2 and panels.ld is not None:
-        directions = second_directions(store, request, design, panels.ld, raw)
+        directions = second_directions(plan, panels.ld, design, raw)
         _sum_second(design, second_inputs(inputs, design, directions), request)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return design, raw
@@ -187,13 +187,10 @@ _VERSION = 1  # of the choice of directions
 
 @stage("second round")
 def second_directions(
-    store: GenotypeStore,
-    request: RunRequest,
-    design: Design,
-    panel: LdPanel,
-    raw: exact_sums.RawStatistics,
+    plan: Plan, panel: LdPanel, design: Design, raw: exact_sums.RawStatistics
 ) -> OwnDirections:
     """Draw the noise of the first round, and choose the directions of the second by it."""
+    store, request = plan.store, plan.request
     mechanism, paid = design.mechanism(Recipe()), design.paid_adjustment.charge
     with (
         payments.payer_of(request, store, design.promise) as payer,

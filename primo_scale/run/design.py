@@ -21,7 +21,6 @@ from primo_scale.accumulation import clipping_rules, plan
 from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes import coding as genotype_coding
-from primo_scale.genotypes.coding import MatchedFrequencies
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.products import LARGEST_OUTPUT
@@ -444,7 +443,7 @@ class Loadings:
 class PublicPanels:
     """Reference panels of a run, matched to its variants."""
 
-    frequencies: MatchedFrequencies | None
+    frequencies: genotype_coding.MatchedFrequencies | None
     ld: LdPanel | None = None  # genotypes for the linkage disequilibrium
     settled: PanelDesign | None = None  # choices that an earlier run made from `ld`
     loadings: Loadings | None = None  # of principal components

@@ -369,7 +369,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if not isinstance(request, options.ReleaseRequest) or isinstance(request.genotypes, Location):
         store = open_genotype_store(request.genotypes)
     else:
-        store = planned_genotypes(request.files, destination, ld_panel=request.ld_panel)
+        store = planned_genotypes(request.files, destination, request.ld_panel)
     genotypes = store
     known = designs.find_design(work_dir / work_directory.DESIGN)
     coding, loadings = public_inputs.outcome_coding(request, request, store)

@@ -235,17 +235,6 @@ _READABLE = 0o644  # by every user: the simulated people are not real
 _TRAIT_BOUND = 5  # standard deviations of a trait whose mean is 0
 
 
-def refuse_others(prefix: str) -> None:
-    """Refuse to overwrite the files of people who are not simulated."""
-    path = Path(f"{prefix}.fam")
-    if path.is_file() and not path.read_bytes().startswith(_COHORT.encode()):
-        raise InputError(
-            "is not of a simulated cohort and would be overwritten",
-            where=path,
-            remedy="Choose another --out",
-        )
-
-
 def write_genotypes(
     prefix: str, slabs: Iterable[GenotypeSlab], variants: VariantTable, n_people: int
 ) -> None:
@@ -331,7 +320,13 @@ def simulate(
 
     The parameters are those of `primo_scale.run.options.SimulationRequest`.
     """
-    refuse_others(out)
+    fam = Path(f"{out}.fam")
+    if fam.is_file() and not fam.read_bytes().startswith(_COHORT.encode()):
+        raise InputError(
+            "is not of a simulated cohort and would be overwritten",
+            where=fam,
+            remedy="Choose another --out",
+        )
     panel = read_panel(bfile)
     table, panel_row, starts = lay_out_sites(panel, variants or len(panel.variants))
     mosaic = Mosaic(panel.codes, panel_row, starts, mean_segment, missing, seed)

@@ -138,8 +138,7 @@ def _own_groups() -> dict[str, str]:
 
     Lines have the form ``4:memory:/path`` (version 1) or ``0::/path`` (version 2).
     """
-    text = _text_of(_MEMBERSHIP)
-    lines = (line.split(":", 2) for line in text.splitlines())
+    lines = (line.split(":", 2) for line in _text_of(_MEMBERSHIP).splitlines())
     return {name: path for _, names, path in lines for name in names.split(",")}
 
 

@@ -159,8 +159,7 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
         of_tile = products.from_byte_planes(summed[part], plan.layout.n_outcomes)
         directions = partials.components
         if isinstance(directions, OwnDirections):  # each has a phenotype of its own
-            owners = directions.owners_of(tile.block)
-            of_tile = np.take_along_axis(of_tile, owners[:, None], axis=1)
+            of_tile = np.take_along_axis(of_tile, directions.owners_of(tile.block)[:, None], axis=1)
         partials.commit_cross(tile, of_tile)
     for tile, gram in zip(tiles, grams, strict=bool(grams)):
         partials.commit_tile(tile, products.mirrored(gram.total()))
@@ -174,8 +173,7 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
     gram = _gram_sum(partials, (left.height, right.height))
 
     def read(samples: slice) -> tuple[PackedBytes, PackedBytes, People]:
-        people = _people(partials, task.blocks, samples)
-        return left.read(samples), right.read(samples), people
+        return left.read(samples), right.read(samples), _people(partials, task.blocks, samples)
 
     for left_packed, right_packed, people in read_ahead(read, partials.plan.reads(task)):
         check()

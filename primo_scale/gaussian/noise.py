@@ -104,8 +104,7 @@ def add_symmetric_noise(
     size = len(gram)
     noisy = gram.copy()
     above_sigma = off_diagonal_sigma(sigma)
-    bits = fine_bits(above_sigma)
-    draw = partial(lattice_noise, bits=bits, source=source)
+    draw = partial(lattice_noise, bits=fine_bits(above_sigma), source=source)
     noisy[np.diag_indices(size)] += draw(size, sigma, label=f"{label}, diagonal")
     above = draw(size * (size - 1) // 2, above_sigma, label=f"{label}, above the diagonal")
     start = 0

@@ -181,10 +181,8 @@ def _find_people(
     """Return the rows of the named people; refuse an entry that matches several rows."""
     rows: list[int] = []
     hits: Counter[tuple[str | None, str]] = Counter()
-    for row, (family, individual) in enumerate(
-        zip(samples.family, samples.individual, strict=True)
-    ):
-        entries = [key for key in ((family, individual), (None, individual)) if key in named]
+    for row, (fid, iid) in enumerate(zip(samples.family, samples.individual, strict=True)):
+        entries = [key for key in ((fid, iid), (None, iid)) if key in named]
         hits.update(entries)
         if entries:
             rows.append(row)

@@ -128,13 +128,6 @@ class IngestPlan:
             rows = max(1, min(rows, _SLAB_BYTES // (side_by_side * width)))
         return rows, side_by_side
 
-    @property
-    def partitions_at_once(self) -> int:
-        """Number of concurrent partitions that fit `READ_BUDGET_BYTES`, at least one."""
-        slab = math.prod(self.slab_shape) * self.packing.width(self.chunk_shape[1])
-        held = 2 * bed.RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(_SLAB_BYTES, slab)
-        return max(1, READ_BUDGET_BYTES // held)
-
     @cached_property
     def samples(self) -> tables.SampleTable:
         """Selected people."""
@@ -334,7 +327,9 @@ def carry_out(plan: IngestPlan, on_progress: Callable[[int, int], None]) -> Geno
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
         digests = {s.path: hashlib.sha256() for s in plan.sources if s.sha256 == NOT_HASHED}
         hashing = _hash_step_by_step(digests, len(missing))
-        written = read_ahead(partial(_write_one, plan), missing, plan.partitions_at_once)
+        slab = math.prod(plan.slab_shape) * plan.packing.width(plan.chunk_shape[1])
+        held = 2 * bed.RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(_SLAB_BYTES, slab)
+        written = read_ahead(partial(_write_one, plan), missing, max(1, READ_BUDGET_BYTES // held))
         for done, _ in enumerate(written, start=plan.n_partitions - len(missing) + 1):
             next(hashing, None)
             on_progress(done, plan.n_partitions)

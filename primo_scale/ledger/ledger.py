@@ -446,9 +446,7 @@ def _over_budget(
 ) -> BudgetRefused:
     """Return the refusal of a request that the budget does not cover."""
     cost = request.cost
-    interrupted = sum(
-        c.state is accounts.ChargeState.RESERVED for c in history.charges_for(request)
-    )
+    reserved = sum(c.state is accounts.ChargeState.RESERVED for c in history.charges_for(request))
     spent, budget = balance.spent, balance.budget
     if spent.delta + cost.delta >= budget.delta:
         return BudgetRefused(
@@ -459,7 +457,7 @@ def _over_budget(
             remedy="Release without a subsample: that leaves delta as it is",
         )
     spent_epsilon = spent_in_words(balance.epsilon_spent, budget.epsilon)
-    lost = f"Charged for interrupted runs of this release: {interrupted}. " if interrupted else ""
+    lost = f"Charged for interrupted runs of this release: {reserved}. " if reserved else ""
     return BudgetRefused(
         "the privacy budget does not cover this release",
         where=path,

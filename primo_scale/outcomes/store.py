@@ -314,8 +314,7 @@ def write_residuals(
     held_out = unadjusted.held_out(slice(0, n))
 
     def rows_of(people: slice) -> Int16:
-        rows = groups.read_block(unadjusted._rows, (people, slice(None)))
-        return coding.residuals(rows, before)
+        return coding.residuals(groups.read_block(unadjusted._rows, (people, slice(None))), before)
 
     left_out = 1 + len(coding.covariates) - n_fixed
     header = {"request_digest": request, "coding_digest": coding.digest, "left_out": left_out}
@@ -368,13 +367,11 @@ def _write_store(
 _MOST_OUTSIDE = 0.01  # share of a column's values
 
 
-def _warn_of_phenotypes(
-    phenotypes: Sequence[PhenotypeBounds], counts: Int64, n_people: int
-) -> None:
+def _warn_of_phenotypes(phenotypes: Sequence[PhenotypeBounds], counts: Int64, samples: int) -> None:
     """Warn of what is probably a mistake in the table of phenotypes or its bounds.
 
     `counts` are the numbers of values, of those outside of the bounds, of cases, and of those that
-    are no code, shape (4, l). `n_people` are genotyped, with or without a row.
+    are no code, shape (4, l). `samples` people are genotyped, with or without a row.
     """
     for phenotype, people, cases, no_codes in zip(phenotypes, *counts[[0, 2, 3]], strict=True):
         codes = phenotype.lower, phenotype.upper
@@ -392,9 +389,9 @@ def _warn_of_phenotypes(
             )  # fmt: skip
     _warn_of_columns(phenotypes, counts[:2])
     rare = [  # forecasts count everybody
-        f"{phenotype.name} {100 * (n_people - people) / n_people:.1f}%"
+        f"{phenotype.name} {100 * (samples - people) / samples:.1f}%"
         for phenotype, people in zip(phenotypes, counts[0], strict=True)
-        if 0 < people < n_people / 2
+        if 0 < people < samples / 2
     ]
     if rare:
         LOGGER.warning(
@@ -402,7 +399,7 @@ def _warn_of_phenotypes(
             "Their weights are about as accurate as those of a cohort of the people with a value, "
             "less than forecast. Leave them out with --pheno-name, which also lessens the noise of "
             "the others, or release them apart, with --keep where it is public who has a value",
-            len(rare), len(phenotypes), n_people, examples(rare),
+            len(rare), len(phenotypes), samples, examples(rare),
         )  # fmt: skip
 
 
@@ -501,8 +498,7 @@ def sum_grams(store: OutcomeStore, scale: AdjustmentScale) -> RawAdjustment:
     for people in pieces(store.n_samples, _ROWS):
         rows = store.read_rows(people)
         c, y = scale.rows(rows)
-        everybody = _product(c, c)
-        grams[:, :-1, :-1] += everybody
+        grams[:, :-1, :-1] += _product(c, c)
         cross = _product(c, y)
         grams[:, :-1, -1] += cross.T
         grams[:, -1, :-1] += cross.T

@@ -58,8 +58,7 @@ class LdComponents:
     def map_of(self, block: int) -> LinearMap:
         """Return the map of one LD block."""
         matrix = read_block(groups.array_of(self._group, f"matrix/{block}"))
-        multipliers = read_block(groups.array_of(self._group, f"multipliers/{block}"))
-        return LinearMap(matrix, multipliers)
+        return LinearMap(matrix, read_block(groups.array_of(self._group, f"multipliers/{block}")))
 
     @cached_property
     def _group(self) -> groups.Group:

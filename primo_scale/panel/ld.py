@@ -71,8 +71,7 @@ class LdPanel:
         shape (v,), and their dosages, float32 (v, people).
         """
         here = np.flatnonzero(self.rows[variants] >= 0)
-        wanted = self.rows[variants][here]
-        stored, order = np.unique(wanted, return_inverse=True)
+        stored, order = np.unique(self.rows[variants][here], return_inverse=True)
         if not len(stored):
             return here, np.empty((0, self.n_people), dtype=np.float32)
         values = centred(read_dosages(self._source, stored))[order]

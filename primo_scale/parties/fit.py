@@ -124,8 +124,7 @@ def fit_outcome(
             value=len(predictors),
             remedy="Name fewer or other --predictors, or give --ridge above 0",
         )
-    solution = vectors @ (vectors.T @ gram[used, 1 + outcome] / raised)
-    return solution, float(eigenvalues[0]), floor
+    return vectors @ (vectors.T @ gram[used, 1 + outcome] / raised), float(eigenvalues[0]), floor
 
 
 def _noise_norm(hessian: Floats, variance: Floats, n_rows: int) -> float:

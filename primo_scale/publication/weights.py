@@ -260,8 +260,7 @@ def check_names(
     _refuse_formulas("chromosome", variants.chromosome, _EXCLUDE)
     for name in set(variants.chromosome):
         if not name.isprintable():
-            what = "a chromosome has control characters in its name"
-            raise _refusal(what, repr(name), _EXCLUDE)
+            raise _refusal("a chromosome has control characters in its name", repr(name), _EXCLUDE)
 
 
 def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:

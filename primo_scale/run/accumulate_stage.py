@@ -201,7 +201,8 @@ def second_directions(
     root = store_root(request.work_dir, design.object_store)
     drawn = private.matrices.sha256()
     wanted = files.sha256_of_json({"version": _VERSION, "first": drawn, "panel": panel.sha256})
-    found = find_directions(root / DIRECTIONS, wanted)
+    path = root / DIRECTIONS
+    found = find_directions(path, wanted)
     if found is not None:
         return found
     exact_sums.remove_partials(root / SECOND_PARTIALS)  # of other directions
@@ -231,24 +232,20 @@ def second_directions(
             noise=(unit / n_samples) ** 2,
         )
     residuals = [float(f"{share:.6g}") for share in left.tolist()]
-    return ld_maps.write_directions(
-        root / DIRECTIONS, wanted, windows, row_norm, residuals, degrees
-    )
+    return ld_maps.write_directions(path, wanted, windows, row_norm, residuals, degrees)
 
 
 def _covariances(panel: LdPanel, design: Design, cuts: tuple[int, ...]) -> list[Float64]:
     """Return the covariances of the codes of every window in the panel, without its chance."""
     variances = ld_maps.variances_outside(panel, design.genotypes, cuts)
     every = (np.arange(len(each)) for each in variances)
-    vectors = components(panel, design.genotypes, cuts, every)
-    pairs = zip(variances, vectors, strict=True)
+    pairs = zip(variances, components(panel, design.genotypes, cuts, every), strict=True)
     return [(rows.T * np.maximum(each, 0)) @ rows for each, rows in pairs]
 
 
 def second_noise(design: Design, mechanism: Mechanism, directions: OwnDirections) -> SecondRound:
     """Return the noise of the second round; phenotypes are clipped as in the first one."""
-    left = float(np.mean(directions.residuals))
-    norm = max(1, int(design.phenotype_norm * left))
+    norm = max(1, int(design.phenotype_norm * float(np.mean(directions.residuals))))
     return second_round(mechanism.promise, len(directions.owners), directions.row_norm, norm)
 
 

@@ -722,8 +722,7 @@ def write_maps(path: Location, panel: LdPanel, design: Design) -> ld_components.
     cuts = chosen.boundaries[1:-1]
     rows = np.split(chosen.chosen.astype(np.intp), cuts)
     vectors = ld_components.components(panel, design.genotypes, design.boundaries, rows)
-    scales = np.split(np.sqrt(chosen.squared_norms), cuts)
-    maps = map(ld_components.component_map, vectors, scales)
+    maps = map(ld_components.component_map, vectors, np.split(np.sqrt(chosen.squared_norms), cuts))
     return ld_components.write_components(path, design.panel.request, maps)
 
 
@@ -800,8 +799,7 @@ def with_panel(design: Design, panel: PanelDesign) -> Design:
         return replace(design, panel=panel)
     columns = panel.components
     total = float(columns.variances.sum())
-    starts = columns.boundaries[:-1]
-    by_block = np.add.reduceat(columns.variances, starts)
+    by_block = np.add.reduceat(columns.variances, columns.boundaries[:-1])
     sizes = np.array(columns.sizes)
     most = LARGEST_OUTPUT**2 * sizes
     norms = np.ceil((1.3 + 8 / np.sqrt(sizes)) * by_block).astype(np.int64)

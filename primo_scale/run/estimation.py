@@ -60,8 +60,7 @@ def _solved(
     matrices, mechanism = private.matrices, private.mechanism
     n_samples, observed = people_of(matrices)
     rescale = missing_rescale(observed, n_samples)
-    eigenvalues = design.eigenvalues(planned.store.variants)
-    response = design.clip_response(1 / rescale, eigenvalues)
+    response = design.clip_response(1 / rescale, design.eigenvalues(planned.store.variants))
     unit = design.genotypes.unit
     components = panel_components(design, request.work_dir, n_samples)
     bounds = design.bounds
@@ -109,7 +108,7 @@ def _solved(
             solution.n_limited, design.layout.n_phenotypes,
             "" if given else "give --pc-loadings, or ",
         )  # fmt: skip
-    summary, variants = None, planned.store.variants
+    summary, variants, codings = None, planned.store.variants, (design.genotypes, design.outcomes)
     if request.sumstats:
         from primo_scale.publication.weights import count_left_out  # loads SciPy
 
@@ -122,15 +121,11 @@ def _solved(
                 "--sumstats: %d of %d variants are left out, because they have no position on an "
                 "autosome or alleles other than A, C, G and T", left_out, len(variants),
             )  # fmt: skip
-        effect, error = solving.effects_per_allele(
-            marginal, design.genotypes, design.outcomes, response
-        )
-        frequency = design.genotypes.frequency
-        summary = SummaryStatistics(effect, error, frequency)
+        effect, error = solving.effects_per_allele(marginal, *codings, response)
+        summary = SummaryStatistics(effect, error, design.genotypes.frequency)
     digits = None if mechanism is None else solving.PRIVATE_DIGITS
-    lattice = solution.genotypes, solution.fixed
     per_allele, intercept, of_covariates = solving.to_dosage_scale(
-        lattice, design.genotypes, design.outcomes, response, digits=digits
+        (solution.genotypes, solution.fixed), *codings, response, digits=digits
     )
     weights = ScoringWeights(
         variants=variants,

@@ -253,12 +253,10 @@ def _slope(file: scoring.ScoringFile, result: ScoreResult) -> tuple[str, float, 
     )
 
 
-def _read_columns(
-    path: Path, wanted: Sequence[str] | None, samples: tables.SampleTable
-) -> _Columns:
+def _read_columns(path: Path, given: Sequence[str] | None, samples: tables.SampleTable) -> _Columns:
     """Return columns of a table, nan where a person has no row or the value is missing."""
     table = open_outcome_table(path)
-    names = table.matching(wanted)
+    names = table.matching(given)
     values = np.full((len(samples), len(names)), np.nan)
     for people, matched in match_people(table, names, samples):
         values[people] = matched

@@ -167,8 +167,7 @@ def importance_by(
 
     def importance(variants: tables.VariantTable) -> filters.Importance:
         """Return the importance of each variant."""
-        file = read_public(path, None)
-        matched = match_weights(file, variants, may_be_wider=True)
+        matched = match_weights(read_public(path, None), variants, may_be_wider=True)
         LOGGER.info("extract_by_prior %s: %s", path, matched.counts.in_words())
         its = variants.select(matched.variants)
         frequency = coding.read_reference_frequencies(ref_freq, its).a1_frequency

@@ -444,8 +444,7 @@ def prepare_release(request: FinalizeRequest) -> designs.PlannedRelease:
     _expected_accuracy(design, store, release.chosen, request)
     if not request.non_private and design.guarantee is not None:
         payments.announce_opening(store, design.guarantee, request)
-    memory = release_memory(design, release.chosen, sumstats=request.sumstats)
-    refuse_small_memory(design, memory)
+    refuse_small_memory(design, release_memory(design, release.chosen, sumstats=request.sumstats))
     return release
 
 
@@ -564,8 +563,7 @@ def _expected_accuracy(
     if not private:
         return None
     heritability = PRIOR_HERITABILITY * store.heritability_share  # of which variants explain it
-    mechanism = mechanism_of(design, chosen)
-    expected = forecast_release(design, store.variants, mechanism, heritability)
+    expected = forecast_release(design, store.variants, mechanism_of(design, chosen), heritability)
     assumed = ""
     if store.heritability_share < 1:
         assumed = f", {heritability:.2g} of it by these variants"

@@ -285,9 +285,7 @@ def read_prior_scores(
 ) -> tuple[PublicScores | None, tuple[statements.StatedScore, ...]]:
     """Read the public scores of a release and their origins, and log how they match."""
     phenotypes = [p.name for p in design.outcomes.phenotypes]
-    columns = [
-        column for file in priors for column in read_columns(file, variants, phenotypes, build)
-    ]
+    columns = [each for file in priors for each in read_columns(file, variants, phenotypes, build)]
     if not columns:
         return None, ()
     multiplier = design.genotypes.multiplier.astype(np.float64)
@@ -590,8 +588,7 @@ def read_deployment(path: Path) -> statements.Deployment:
 
 def _beside(path: Path, suffixes: tuple[str, ...], remedy: str) -> Path:
     """Return the first of the files of the same prefix that exists."""
-    prefix = path.name.removesuffix(_SUFFIX)
-    found = [path.with_name(prefix + suffix) for suffix in suffixes]
+    found = [path.with_name(path.name.removesuffix(_SUFFIX) + suffix) for suffix in suffixes]
     for each in found:
         if each.is_file():
             return each

@@ -334,8 +334,7 @@ def simulate(
     write_genotypes(out, genotype_slabs(mosaic, samples), table, samples)
     effects = None
     if model.names:
-        frequency = panel.a1_frequency[panel_row]
-        effects = draw_effects(mosaic, frequency, model, seed=effects_seed)
+        effects = draw_effects(mosaic, panel.a1_frequency[panel_row], model, seed=effects_seed)
         write_effects(out, effects, table, model)
     write_bounds(out, model)
     write_people(out, simulate_people(mosaic, samples, model, effects), model, seed)
@@ -456,8 +455,7 @@ def population_variance(mosaic: Mosaic, scores: GenotypeScores) -> float:
     rho, (variants, _, values) = 1 - 1 / mosaic.mean_segment, scores
     chromosome = np.cumsum(mosaic.chromosome_starts)[variants]
     gaps = np.diff(variants, prepend=0)
-    same = np.diff(chromosome, prepend=0) == 0
-    discount = np.where(same, rho**gaps, 0.0)
+    discount = np.where(np.diff(chromosome, prepend=0) == 0, rho**gaps, 0.0)
     total, earlier = 0.0, np.zeros(mosaic.codes.shape[1])
     for variant, value, factor in zip(variants, values, discount, strict=True):
         own = value[mosaic.codes[mosaic.panel_row[variant]]]

@@ -372,9 +372,7 @@ def _pieces(layout: BlockLayout, gram_copies: int, *, measured: bool) -> Iterato
         for copy in range(gram_copies):
             name = _gram_name(block, copy)
             yield from ((name, (tile.row, tile.column)) for tile in layout.tiles(block))
-        yield from (
-            (f"cross/{block}", (number, 0)) for number, _ in enumerate(layout.panels(block))
-        )
+        yield from ((f"cross/{block}", (row, 0)) for row, _ in enumerate(layout.panels(block)))
     yield "outcome_gram", (0, 0)
     yield "observed", (0,)
     if measured:

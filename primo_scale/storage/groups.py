@@ -64,12 +64,7 @@ FORMAT_VERSIONS = {
 }
 
 # Genotypes are not encrypted: the PLINK files they are copied from are not either.
-_ENCRYPTED_KINDS = FORMAT_VERSIONS.keys() - {
-    "genotypes",
-    "dosages",
-    "ld components",
-    "own directions",
-}
+_ENCRYPTED = FORMAT_VERSIONS.keys() - {"genotypes", "dosages", "ld components", "own directions"}
 
 # Kinds whose chunks several processes or runs write, so that none can record all checksums.
 _BOUND_KINDS = {"partial statistics", "principal components"}
@@ -104,7 +99,7 @@ class Group:
 
 def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -> Group:
     """Create an empty group of `kind` at `location`; a group that exists there is replaced."""
-    encryption = stores.new_store_encryption() if kind in _ENCRYPTED_KINDS else None
+    encryption = stores.new_store_encryption() if kind in _ENCRYPTED else None
     group = Group(_view(location, kind, encryption, {}), {})
     with disk_errors_explained(location):
         group.store.remove_below("")
@@ -151,7 +146,7 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
         )
         checksums = stored.get(_CHECKSUMS_ATTRIBUTE) or {}
         recorded = {str(name): int(checksum) for name, checksum in checksums.items()}
-    if kind in _ENCRYPTED_KINDS:
+    if kind in _ENCRYPTED:
         stores.check_key(encryption, str(location))
     if complete and not stored.get(COMPLETE_ATTRIBUTE):
         remedy = "Run the command that writes it again; it continues where it stopped"
@@ -202,8 +197,7 @@ def flush(group: Group) -> None:
 def mark_complete(group: Group, attributes: Mapping[str, Any]) -> None:
     """Add attributes to a group and mark it as finished, in one atomic write."""
     with disk_errors_explained(group.location):
-        every = {**attributes_of(group), **attributes}
-        _write_header(group, group.kind, every, complete=True)
+        _write_header(group, group.kind, {**attributes_of(group), **attributes}, complete=True)
         group.store.flush(stores.HEADER)
 
 
@@ -283,8 +277,7 @@ def array_of(group: Group, name: str) -> Array:
 
 
 def _array(group: Group, name: str, metadata: Any) -> Array:
-    place = StorePath(group.store, name)
-    return zarr.Array(zarr.AsyncArray(metadata, place, config=_EVERY_CHUNK))
+    return zarr.Array(zarr.AsyncArray(metadata, StorePath(group.store, name), config=_EVERY_CHUNK))
 
 
 def has_array(group: Group, name: str) -> bool:

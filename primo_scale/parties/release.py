@@ -396,7 +396,7 @@ def pay_for_values(
     paid = payer.ledger.stored_charge(request, noise_store.charges())
     if published is not None and (paid is None or paid.id != published):
         raise of_other_request("--out", value=f"charge {published}", remedy=NEVER_OVERWRITTEN)
-    noise_store.refuse_full_disk(paid, 2 * (values.shape[0] * values.shape[1] * _VALUE.itemsize))
+    noise_store.refuse_full_disk(paid, 2 * math.prod(values.shape) * _VALUE.itemsize)
     receipt = pay_once(payer, request)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):

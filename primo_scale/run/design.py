@@ -193,7 +193,8 @@ class Design:
 
         def respond(factor: float) -> ClipResponse:
             if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
-                return planning.no_clipping(len(self._levels))
+                none = np.ones(len(self._levels))
+                return ClipResponse(slope=none, offset=0 * none, variance=none)
             return planning.clip_response(factor * self.clip, self._levels, observed_share)
 
         columns = self.components

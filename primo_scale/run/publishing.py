@@ -569,15 +569,7 @@ def publish(
     for caution in wording.ancestry_notes(document):
         LOGGER.warning("%s", caution)
     LOGGER.debug("to score people: %s", " ".join(scoring_command(document, request.out)))
-    out = request.out.absolute()
-    _tell_result(document, out)
-    LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
-    return sha256_of_file(request.out / stated.RELEASE.name)
-
-
-def _tell_result(document: stated.Document, out: Path) -> None:
-    """Log what a release is worth, and what to do with it."""
-    accuracy, ledger = document["accuracy"], document["ledger"]
+    accuracy, ledger, out = document["accuracy"], document["ledger"], request.out.absolute()
     LOGGER.info("%s", document["stamp"])
     if document["hold_out"] is None and accuracy["r_squared"] is not None:
         LOGGER.info(
@@ -591,3 +583,5 @@ def _tell_result(document: stated.Document, out: Path) -> None:
         )
     LOGGER.info("report: %s", out / files.REPORT_FILE)
     LOGGER.info("next: primo-scale verify %s", out)
+    LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
+    return sha256_of_file(request.out / stated.RELEASE.name)

@@ -81,6 +81,7 @@ def deferred() -> Iterator[None]:
 
 def result_of(future: Future[_Result]) -> _Result:
     """Return the result of a future; `check` is called regularly and does not cancel the future."""
+    check()
     while not wait([future], timeout=_BETWEEN_LOOKS_SECONDS).done:
         check()
     return future.result()

@@ -17,7 +17,7 @@ import psutil
 
 from primo_scale.errors import ResourceError
 from primo_scale.humanize import bytes_in_words
-from primo_scale.interruption import check
+from primo_scale.interruption import check, result_of
 
 _BLOCK_BYTES = 512  # unit of st_blocks
 _CGROUP = Path("/sys/fs/cgroup")
@@ -138,8 +138,7 @@ def _own_groups() -> dict[str, str]:
 
     Lines have the form ``4:memory:/path`` (version 1) or ``0::/path`` (version 2).
     """
-    text = _text_of(_MEMBERSHIP)
-    lines = (line.split(":", 2) for line in text.splitlines())
+    lines = (line.split(":", 2) for line in _text_of(_MEMBERSHIP).splitlines())
     return {name: path for _, names, path in lines for name in names.split(",")}
 
 
@@ -198,14 +197,18 @@ def read_ahead(
 ) -> Iterator[_Result]:
     """Yield ``read(part)`` for every part, in order, and read the next parts in threads.
 
-    The part in use and one for each thread are in memory at a time. Waiting for a disk or a
-    network, checksums, copies of bytes and compiled code all release the interpreter lock.
+    The part in use and one for each thread are in memory at a time. After an error no further part
+    is begun, and none is in progress. Waiting for a disk or a network, checksums, copies of bytes
+    and compiled code all release the interpreter lock.
     """
     with ThreadPoolExecutor(threads, thread_name_prefix="read-ahead") as pool:
         ahead = deque[Future[_Result]]()
-        for part in parts:
-            ahead.append(pool.submit(read, part))
-            if len(ahead) > threads:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
+        try:
+            for part in parts:
+                ahead.append(pool.submit(read, part))
+                if len(ahead) > threads:
+                    yield result_of(ahead.popleft())
+            while ahead:
+                yield result_of(ahead.popleft())
+        finally:
+            pool.shutdown(cancel_futures=True)

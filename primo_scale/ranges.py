@@ -1,7 +1,8 @@
-"""Ranges of positions in arrays: runs of equal neighbours, and lengths in whole pieces."""
+"""Ranges of positions in arrays: runs of equal neighbours, pieces, and whole multiples."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +16,11 @@ def runs_of(values: npt.NDArray[Any]) -> list[tuple[int, int]]:
         return []
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1
     return list(pairwise([0, *changes.tolist(), len(values)]))
+
+
+def pieces(size: int, step: int) -> Iterator[slice]:
+    """Yield consecutive slices of at most `step` positions, which together are `size` positions."""
+    return (slice(start, min(start + step, size)) for start in range(0, size, step))
 
 
 def whole_multiple(size: int, factor: int) -> int:

@@ -18,7 +18,6 @@ from primo_scale.genotypes.store import Packing
 from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.product_kernels import kernel_named
 from primo_scale.kernels.products import LARGEST_BYTE, PEOPLE_MAPPED
-from primo_scale.machine import n_threads
 from primo_scale.outcomes.store import CHUNK_BYTES, rows_layout
 from primo_scale.storage.block_matrices import panel_height, stored_bytes, whole_tiles
 from primo_scale.storage.groups import array_bytes
@@ -115,7 +114,7 @@ def needs(
         tasks=tasks,
         task_bytes=task,
         worker_bytes=_WORKER_BASE + tables + task,
-        client_bytes=tables + _PER_TASK * tasks + 8 * (n_threads() * region + 4 * q * q),
+        client_bytes=tables + _PER_TASK * tasks + 8 * (machine.n_threads() * region + 4 * q * q),
         partial_bytes=committed,
         disk_bytes=outcomes + committed + stored_bytes(layout),
     )

@@ -353,18 +353,16 @@ def open_partials(
     return Partials(path, _create(path, plan, inputs, code_table, header), kernel)
 
 
-def _create(
-    path: Location, plan: Plan, inputs: Inputs, code_table: Int8, header: dict[str, Any]
-) -> str:
+def _create(path: Location, plan: Plan, inputs: Inputs, codes: Int8, header: dict[str, Any]) -> str:
     """Create the empty store and return its random name."""
     store_id = uuid.uuid4().hex
     group = groups.create_group(path, KIND, {})
-    largest = largest_code(code_table) if inputs.components is None else LARGEST_CODE
+    largest = largest_code(codes) if inputs.components is None else LARGEST_CODE
     arrays = partial_arrays(
-        plan, len(code_table), clipping_rules.multiplier_columns(inputs.clipping_rule), largest
+        plan, len(codes), clipping_rules.multiplier_columns(inputs.clipping_rule), largest
     )
     groups.create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
-    groups.write_block(groups.array_of(group, f"{store_id}/code_table"), _WHOLE, code_table)
+    groups.write_block(groups.array_of(group, f"{store_id}/code_table"), _WHOLE, codes)
     if inputs.subsample is not None:
         _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
     # Chunks that a power failure damages are computed again, but metadata cannot be.

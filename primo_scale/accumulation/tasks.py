@@ -33,7 +33,7 @@ from primo_scale.kernels.products import LARGEST_BYTE, UNCLIPPED, Int8, Int16, I
 from primo_scale.machine import read_ahead
 from primo_scale.outcomes.coding import LARGEST_VALUE
 from primo_scale.panel.components import OwnDirections
-from primo_scale.ranges import runs_of
+from primo_scale.ranges import pieces, runs_of
 from primo_scale.storage.files import keep_files_private
 from primo_scale.version import __version__
 
@@ -159,8 +159,7 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
         of_tile = products.from_byte_planes(summed[part], plan.layout.n_outcomes)
         directions = partials.components
         if isinstance(directions, OwnDirections):  # each has a phenotype of its own
-            owners = directions.owners_of(tile.block)
-            of_tile = np.take_along_axis(of_tile, owners[:, None], axis=1)
+            of_tile = np.take_along_axis(of_tile, directions.owners_of(tile.block)[:, None], axis=1)
         partials.commit_cross(tile, of_tile)
     for tile, gram in zip(tiles, grams, strict=bool(grams)):
         partials.commit_tile(tile, products.mirrored(gram.total()))
@@ -174,8 +173,7 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
     gram = _gram_sum(partials, (left.height, right.height))
 
     def read(samples: slice) -> tuple[PackedBytes, PackedBytes, People]:
-        people = _people(partials, task.blocks, samples)
-        return left.read(samples), right.read(samples), people
+        return left.read(samples), right.read(samples), _people(partials, task.blocks, samples)
 
     for left_packed, right_packed, people in read_ahead(read, partials.plan.reads(task)):
         check()
@@ -359,8 +357,7 @@ def _norms_of_variants(partials: Partials, genotypes: GenotypeStore, samples: sl
     layout, table, packing = partials.plan.layout, partials.code_table, genotypes.packing
     norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
     block_of = np.repeat(np.arange(layout.n_blocks), layout.sizes)  # block of each variant
-    step = packing.chunk_shape[0]
-    passes = [slice(at, at + step) for at in range(0, layout.n_variants, step)]
+    passes = list(pieces(layout.n_variants, packing.chunk_shape[0]))
     reads = read_ahead(partial(genotypes.read_packed, samples=samples), passes)
     for variants, packed in zip(passes, reads, strict=True):
         blocks, codes = block_of[variants], table[variants]

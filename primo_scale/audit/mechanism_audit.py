@@ -31,12 +31,7 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from primo_scale.gaussian.calibration import epsilon_for
-from primo_scale.gaussian.noise import (
-    KEY_BYTES,
-    Integers,
-    KeystreamNoise,
-    off_diagonal_sigma,
-)
+from primo_scale.gaussian.noise import KEY_BYTES, Integers, KeystreamNoise, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.interruption import check
 from primo_scale.methods.catalogue import METHODS, method_named
@@ -282,8 +277,7 @@ def evidence(scores: Sequence[Scores], *, delta: float, false_alarm: float) -> t
         return np.asarray(np.log(np.maximum(ratio / rate_at_most(wrong, runs, level), 1)))
 
     def epsilon(before: Integers, after: Integers, runs: int) -> Floats:
-        either = one_way(after, before, runs), one_way(runs - before, runs - after, runs)
-        return np.stack(either)
+        return np.stack((one_way(after, before, runs), one_way(runs - before, runs - after, runs)))
 
     def mu(before: Integers, after: Integers, runs: int) -> Floats:
         shift = ndtri(rate_at_least(after, runs, level)) - ndtri(rate_at_most(before, runs, level))
@@ -526,8 +520,7 @@ def _replaced(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
         pairs.append(NeighbourPair(name, _others(two[1]), *people))
     # It is private which phenotypes a person has if they are counted.
     before, after = _person(u * 0, y), _person(u * 0, observed=not counted)
-    others = _others(_genotypes(bounds, 0.0))
-    return *pairs, NeighbourPair("phenotypes", others, before, after)
+    return *pairs, NeighbourPair("phenotypes", _others(_genotypes(bounds, 0.0)), before, after)
 
 
 def _removed(bounds: PublicBounds, *, counted: bool) -> tuple[NeighbourPair, ...]:

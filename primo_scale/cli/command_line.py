@@ -378,16 +378,14 @@ class FieldOption(click.Option):
         parts = tuple(part.strip() for part in value.split(","))
         if not all(parts):
             raise click.BadParameter(f"{value!r} has an empty part.", context, self)
-        if len(parts) > 1 and self._splits_paths and _begins_a_path(Path(value)):
-            what = f"{value!r} is one path, and a comma separates paths. Write it into a file"
-            remedy = "whose name ends in .list, and give that file."
-            raise click.BadParameter(f"{what} {remedy}", context, self)
+        if len(parts) > 1 and self._splits_paths:
+            text = Path(value)
+            in_directory = "," in str(text.parent) and text.parent.is_dir()
+            if in_directory or any(text.parent.glob(f"{escape(text.name)}*")):
+                what = f"{value!r} is one path, and a comma separates paths. Write it into a file"
+                remedy = "whose name ends in .list, and give that file."
+                raise click.BadParameter(f"{what} {remedy}", context, self)
         return parts
-
-
-def _begins_a_path(text: Path) -> bool:
-    in_directory = "," in str(text.parent) and text.parent.is_dir()
-    return in_directory or any(text.parent.glob(f"{escape(text.name)}*"))
 
 
 def _text_of(default: object) -> str:

@@ -60,8 +60,7 @@ def release(asked: Any) -> None:
     """
     from primo_scale.run import operations
 
-    published = operations.release(asked)
-    click.echo(f"release: {published.directory}")
+    click.echo(f"release: {operations.release(asked).directory}")
 
 
 @click.command(
@@ -179,8 +178,7 @@ def finalize(asked: Any) -> None:
     """Add noise once, solve every phenotype, and publish the weights; accumulate has paid."""
     from primo_scale.run import operations
 
-    published = operations.finalize(asked)
-    click.echo(f"release: {published.directory}")
+    click.echo(f"release: {operations.finalize(asked).directory}")
 
 
 @click.command(cls=ContractCommand)
@@ -434,8 +432,7 @@ def party_release(asked: Any) -> None:
     """
     from primo_scale.parties.release import party_release
 
-    published = party_release(asked)
-    click.echo(f"release: {published.directory}")
+    click.echo(f"release: {party_release(asked).directory}")
 
 
 @party.command("fit", cls=ContractCommand, kinds=["parties.fit.PartyFitRequest"])

@@ -45,9 +45,7 @@ def make_certificates(directory: Path, *, days: int = 30) -> None:
         .public_bytes(serialization.Encoding.PEM)
     )
     private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     contents = {AUTHORITY_FILE: certificate, CERTIFICATE_FILE: certificate, KEY_FILE: private}
     with directory_published_at_end(directory) as staging:

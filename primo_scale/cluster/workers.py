@@ -358,8 +358,7 @@ class JobKeeper:
 
     def forget_unsubmitted(self) -> None:
         """Remove the jobs that the queue did not accept from Dask's records, so that it retries."""
-        jobs = self._cluster.workers.items()
-        self._forget({name for name, job in jobs if job.job_id is None})
+        self._forget({name for name, job in self._cluster.workers.items() if job.job_id is None})
 
     async def _lost_jobs(self) -> set[Any]:
         """Return the names of the jobs that the queue no longer lists; none if it fails to."""

@@ -22,7 +22,7 @@ from primo_scale.genotypes.store import MISSING_DOSAGE, GenotypeStore, PackedByt
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, build_name
 from primo_scale.interruption import check
 from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_release
-from primo_scale.ranges import runs_of
+from primo_scale.ranges import pieces, runs_of
 from primo_scale.storage.files import refuse_missing_file
 from primo_scale.verify.chromosomes import positioned_chromosome
 from primo_scale.verify.files import CENTRE_FILE, WEIGHTS_FILE
@@ -119,17 +119,15 @@ def _read_release(directory: Path, wanted: Collection[str] | None) -> ScoringFil
     return replace(file, path=directory, release=release, codes=codes)
 
 
-def _read_weights(
-    path: Path, columns: Sequence[str], wanted: Collection[str] | None
-) -> ScoringFile:
+def _read_weights(path: Path, columns: Sequence[str], given: Collection[str] | None) -> ScoringFile:
     names = columns[NAMED_COLUMNS:]
-    chosen = [name for name in names if wanted is None or name in wanted]
-    if wanted is not None and not chosen:
+    chosen = [name for name in names if given is None or name in given]
+    if given is not None and not chosen:
         raise InputError(
             "has no score of a phenotype of --pheno",
             where=path,
             value=", ".join(names)[:80],
-            expected=", ".join(wanted)[:80],
+            expected=", ".join(given)[:80],
             remedy="Name the columns of --pheno as the phenotypes of the scores",
         )
     table = _read_table(path, ["ID", *_ALLELES, *chosen])
@@ -152,8 +150,7 @@ def _read_catalog(
     weights = _numbers(table[["effect_weight"]], path)
     _refuse_other_models(path, table[models], weights, _header_value(comments, _WEIGHT_TYPE))
     if by_position:
-        chromosomes = table["chr_name"].map(positioned_chromosome)
-        table["ID"] = chromosomes + ":" + table["chr_position"]
+        table["ID"] = table["chr_name"].map(positioned_chromosome) + ":" + table["chr_position"]
     else:
         table["ID"] = table["rsID"]
     trait, build, pgs_id = (_header_value(comments, name) for name in (_TRAIT, _BUILD, _PGS_ID))
@@ -372,7 +369,7 @@ def _batches(
 ) -> Iterator[tuple[slice, npt.NDArray[np.signedinteger[Any]]]]:
     """Yield some people at a time, and the steps of their dosages."""
     n_people, packing = len(genotypes.samples), genotypes.packing
-    for start in range(0, n_people, _PEOPLE_PER_BATCH):
-        stop = min(start + _PEOPLE_PER_BATCH, n_people)
-        part = np.ascontiguousarray(packed[:, packing.width(start) : packing.width(stop)])
-        yield slice(start, stop), packing.steps_or_missing(part, stop - start)
+    for people in pieces(n_people, _PEOPLE_PER_BATCH):
+        columns = slice(packing.width(people.start), packing.width(people.stop))
+        part = np.ascontiguousarray(packed[:, columns])
+        yield people, packing.steps_or_missing(part, people.stop - people.start)

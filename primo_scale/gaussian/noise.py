@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import struct
 from bisect import bisect_right
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Context, Decimal
 from functools import cache, partial
 from typing import Any
@@ -27,7 +26,7 @@ from numpy import uint64 as u64
 
 from primo_scale.errors import UsageError
 from primo_scale.kernels.compiling import compiled, inlined
-from primo_scale.machine import usable_cpus
+from primo_scale.machine import in_threads, usable_cpus
 
 Integers = npt.NDArray[np.int64]
 
@@ -105,8 +104,7 @@ def add_symmetric_noise(
     size = len(gram)
     noisy = gram.copy()
     above_sigma = off_diagonal_sigma(sigma)
-    bits = fine_bits(above_sigma)
-    draw = partial(lattice_noise, bits=bits, source=source)
+    draw = partial(lattice_noise, bits=fine_bits(above_sigma), source=source)
     noisy[np.diag_indices(size)] += draw(size, sigma, label=f"{label}, diagonal")
     above = draw(size * (size - 1) // 2, above_sigma, label=f"{label}, above the diagonal")
     start = 0
@@ -182,8 +180,7 @@ class KeystreamNoise:
         if count < _THREADED_DRAWS:
             list(map(fill, chunks))
         else:
-            with ThreadPoolExecutor(usable_cpus()) as threads:
-                list(threads.map(fill, chunks))
+            in_threads(fill, chunks, usable_cpus())
         return noise
 
 

@@ -123,7 +123,7 @@ def select_variants(
     for option, path in (("--extract", selection.extract), ("exclude", selection.exclude)):
         if path is None:
             continue
-        identifiers = read_identifiers(path)
+        identifiers = frozenset(token for line in _read_lines(path) for token in line.split())
         listed = tables.is_one_of(variants.identifier, identifiers)
         found = len(set(variants.identifier[listed]))
         chosen &= listed if option == "--extract" else ~listed
@@ -169,11 +169,6 @@ def read_people(path: Path) -> frozenset[tuple[str | None, str]]:
     return frozenset(people)
 
 
-def read_identifiers(path: Path) -> frozenset[str]:
-    """Read variant identifiers separated by whitespace."""
-    return frozenset(token for line in _read_lines(path) for token in line.split())
-
-
 def _read_lines(path: Path) -> Iterator[str]:
     for line, content, _ in tables.numbered_lines(path):
         # Lines of older programs end in a carriage return alone.
@@ -186,10 +181,8 @@ def _find_people(
     """Return the rows of the named people; refuse an entry that matches several rows."""
     rows: list[int] = []
     hits: Counter[tuple[str | None, str]] = Counter()
-    for row, (family, individual) in enumerate(
-        zip(samples.family, samples.individual, strict=True)
-    ):
-        entries = [key for key in ((family, individual), (None, individual)) if key in named]
+    for row, (fid, iid) in enumerate(zip(samples.family, samples.individual, strict=True)):
+        entries = [key for key in ((fid, iid), (None, iid)) if key in named]
         hits.update(entries)
         if entries:
             rows.append(row)

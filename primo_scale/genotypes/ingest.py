@@ -24,24 +24,22 @@ import math
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale import interruption
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes import bed, filters, tables
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore, Packing, open_genotype_store
-from primo_scale.interruption import check, result_of
-from primo_scale.machine import refuse_full_disk
-from primo_scale.ranges import whole_multiple
+from primo_scale.interruption import check
+from primo_scale.machine import in_threads, read_ahead, refuse_full_disk
+from primo_scale.ranges import pieces, whole_multiple
 from primo_scale.storage import files, groups, locations, resuming, stores
 
 READ_BUDGET_BYTES = 64 << 20
@@ -129,13 +127,6 @@ class IngestPlan:
         if self.source.variant_major:
             rows = max(1, min(rows, _SLAB_BYTES // (side_by_side * width)))
         return rows, side_by_side
-
-    @property
-    def partitions_at_once(self) -> int:
-        """Number of concurrent partitions that fit `READ_BUDGET_BYTES`, at least one."""
-        slab = math.prod(self.slab_shape) * self.packing.width(self.chunk_shape[1])
-        held = 2 * bed.RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(_SLAB_BYTES, slab)
-        return max(1, READ_BUDGET_BYTES // held)
 
     @cached_property
     def samples(self) -> tables.SampleTable:
@@ -336,7 +327,12 @@ def carry_out(plan: IngestPlan, on_progress: Callable[[int, int], None]) -> Geno
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
         digests = {s.path: hashlib.sha256() for s in plan.sources if s.sha256 == NOT_HASHED}
         hashing = _hash_step_by_step(digests, len(missing))
-        _write_partitions(plan, missing, hashing, on_progress)
+        slab = math.prod(plan.slab_shape) * plan.packing.width(plan.chunk_shape[1])
+        held = 2 * bed.RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(_SLAB_BYTES, slab)
+        written = read_ahead(partial(_write_one, plan), missing, max(1, READ_BUDGET_BYTES // held))
+        for done, _ in enumerate(written, start=plan.n_partitions - len(missing) + 1):
+            next(hashing, None)
+            on_progress(done, plan.n_partitions)
         deque(hashing, maxlen=0)  # what is left
         hashed = {path: digest.hexdigest() for path, digest in digests.items()}
         sources = (replace(s, sha256=hashed.get(s.path, s.sha256)) for s in plan.sources)
@@ -393,36 +389,6 @@ def _hash_step_by_step(digests: Mapping[str, hashlib._Hash], n_steps: int) -> It
                     yield
 
 
-def _write_partitions(
-    plan: IngestPlan,
-    missing: Sequence[int],
-    hashing: Iterator[None],
-    on_progress: Callable[[int, int], None],
-) -> None:
-    """Write partitions in order, several at a time, and take a step of `hashing` for each.
-
-    No partition is in progress when this function returns or raises.
-    """
-    numbers = itertools.count(plan.n_partitions - len(missing) + 1)
-    under_way: deque[Future[None]] = deque()
-
-    def finish_oldest() -> None:
-        next(hashing, None)
-        result_of(under_way.popleft())
-        on_progress(next(numbers), plan.n_partitions)
-
-    with ThreadPoolExecutor(plan.partitions_at_once, thread_name_prefix="ingest") as threads:
-        try:
-            for number in missing:
-                under_way.append(threads.submit(_write_one, plan, number))
-                if len(under_way) == plan.partitions_at_once:
-                    finish_oldest()
-            while under_way:
-                finish_oldest()
-        finally:
-            threads.shutdown(cancel_futures=True)
-
-
 def _missing_partitions(plan: IngestPlan) -> list[int]:
     """Return the numbers of the partitions that lack their record or a chunk."""
     array = _growing_array(plan)
@@ -449,7 +415,13 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             remedy=f"Remove {plan.partial} and start again",
         )
     group = groups.open_group(plan.growing_store, plan.packing.kind, complete=False)
-    _write_tables(plan, group)
+    records = [plan.record_path(number) for number in range(plan.n_partitions)]
+    columns = {
+        "genotype_counts": np.concatenate([np.load(record)["counts"] for record in records]),
+        "chunk_crc32c": np.stack([np.load(record)["crc32c"] for record in records]),
+    }
+    with files.disk_errors_explained(plan.partial):
+        write_tables(group, columns, plan.variants, plan.samples)
     files.sync_tree(plan.growing_store)
     groups.mark_complete(
         group,
@@ -468,16 +440,6 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
         files.sync_directory(plan.destination.parent)
     shutil.rmtree(plan.partial)
     return open_genotype_store(plan.destination)
-
-
-def _write_tables(plan: IngestPlan, group: groups.Group) -> None:
-    records = [plan.record_path(number) for number in range(plan.n_partitions)]
-    columns = {
-        "genotype_counts": np.concatenate([np.load(record)["counts"] for record in records]),
-        "chunk_crc32c": np.stack([np.load(record)["crc32c"] for record in records]),
-    }
-    with files.disk_errors_explained(plan.partial):
-        write_tables(group, columns, plan.variants, plan.samples)
 
 
 def write_tables(
@@ -528,17 +490,15 @@ def write_partition(plan: IngestPlan, array: groups.Array, number: int) -> dict[
     def slabs(columns: slice) -> Iterator[npt.NDArray[np.uint8]]:
         start, stop = (packing.samples_per_byte * edge for edge in (columns.start, columns.stop))
         samples = plan.sample_index[start:stop]
-        for top in range(0, len(index), rows):
-            variants = slice(top, min(top + rows, len(index)))
-            shape = (variants.stop - top, columns.stop - columns.start)
+        for variants in pieces(len(index), rows):
+            shape = (variants.stop - variants.start, columns.stop - columns.start)
             packed = buffer[: math.prod(shape)].reshape(shape)
             source.read_into(packed, index[variants], samples)
             counts[variants] += packing.count(packed, len(samples))
             yield packed
 
-    for first in range(0, width, step):
-        columns = slice(first, min(first + step, width))
-        grid = range(first // chunk_bytes, -(-columns.stop // chunk_bytes))
+    for columns in pieces(width, step):
+        grid = range(columns.start // chunk_bytes, -(-columns.stop // chunk_bytes))
         checksums.append(groups.write_chunks_by_rows(array, number, grid, slabs(columns)))
     directory = groups.chunk_path(array, (number, 0)).parent
     files.sync_directory(directory)
@@ -593,9 +553,7 @@ def copy_genotypes(
             )
         on_progress(next(steps), len(every))
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
-        for _ in threads.map(copy, every):
-            interruption.check()
+    in_threads(copy, every, _AT_ONCE)
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)

@@ -20,8 +20,7 @@ from primo_scale.ranges import runs_of
 from primo_scale.verify.chromosomes import canonical_chromosome
 
 REF_FIRST = "ref-first"
-ALLELE_ORDERS = (REF_FIRST, "ref-last", "ref-unknown")
-"""plink2's words for the place of the reference allele in .bgen files; the other one is counted."""
+"""plink2's word for the place of the reference allele in .bgen files; the other one is counted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +68,7 @@ class SourceFiles:
     paths: tuple[Path, ...]  # files or prefixes, whose variants are joined in this order
     format: str = "bfile"  # key of `SOURCES`
     sample: Path | None = None  # table of the people of .bgen files
-    allele_order: str = REF_FIRST  # of .bgen files, one of `ALLELE_ORDERS`
+    allele_order: str = REF_FIRST  # of .bgen files; also ref-last and ref-unknown
     packing: Packing = HARD_CALLS  # of the genotypes that are read
 
 

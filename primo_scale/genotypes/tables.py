@@ -29,13 +29,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import CHECK_PERMISSIONS, InputError, UsageError
-from primo_scale.verify.chromosomes import (
-    CHROMOSOME_X,
-    HUMAN_CHROMOSOMES,
-    PSEUDO_AUTOSOMAL,
-    UNPLACED,
-    canonical_chromosome,
-)
+from primo_scale.verify import chromosomes
+from primo_scale.verify.chromosomes import canonical_chromosome
 
 StringColumn = npt.NDArray[np.object_]
 Strings = Sequence[str] | StringColumn
@@ -137,16 +132,16 @@ def read_variants(
     chromosome, identifier, position, allele1, allele2 = (
         columns.index(name) for name in ("chromosome", "ID", "position", "A1", "A2")
     )
-    chromosomes, identifiers, positions, alleles1, alleles2 = [], [], [], [], []
+    names, identifiers, positions, alleles1, alleles2 = [], [], [], [], []
     for line, tokens in table_rows(lines, path, columns):
         positions.append(_position(tokens[position], path, line))
-        chromosomes.append(sys.intern(tokens[chromosome]))
+        names.append(sys.intern(tokens[chromosome]))
         identifiers.append(tokens[identifier])
         alleles1.append(sys.intern(tokens[allele1]))
         alleles2.append(sys.intern(tokens[allele2]))
     if not identifiers:
         raise InputError("has no variants", where=path, remedy="Check that the file is complete")
-    return VariantTable.of(chromosomes, identifiers, positions, alleles1, alleles2)
+    return VariantTable.of(names, identifiers, positions, alleles1, alleles2)
 
 
 def read_fam(path: Path) -> SampleTable:
@@ -326,7 +321,11 @@ def utf8_text(content: bytes, path: Path, line: int) -> str:
 
 
 SCORED_CHROMOSOMES = frozenset(
-    [*(str(number) for number in range(1, 23)), CHROMOSOME_X, *PSEUDO_AUTOSOMAL]
+    [
+        *(str(number) for number in range(1, 23)),
+        chromosomes.CHROMOSOME_X,
+        *chromosomes.PSEUDO_AUTOSOMAL,
+    ]
 )
 """Chromosomes that are used unless ``--chr`` selects others."""
 
@@ -347,7 +346,7 @@ def parse_chromosomes(text: str) -> tuple[str, ...]:
     """
     names = dict.fromkeys(name for part in text.split(",") for name in _expand(part.strip()))
     for name in names:
-        if name not in HUMAN_CHROMOSOMES:
+        if name not in chromosomes.HUMAN_CHROMOSOMES:
             raise UsageError(
                 "not a human chromosome, or a range of numbers",
                 where="--chr",
@@ -367,18 +366,9 @@ def parse_chromosomes(text: str) -> tuple[str, ...]:
 
 def canonical_chromosomes(variants: VariantTable) -> StringColumn:
     """Return the canonical code of every variant."""
-    codes, names = factorize_chromosomes(variants)
-    return np.asarray(np.array(names, dtype=object)[codes], dtype=object)
-
-
-def factorize_chromosomes(variants: VariantTable) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """Return the index of every variant's canonical chromosome code, and the distinct codes."""
     spellings = variants.chromosome.tolist()
     canonical = {code: canonical_chromosome(code) for code in dict.fromkeys(spellings)}
-    names = {name: index for index, name in enumerate(dict.fromkeys(canonical.values()))}
-    indices = {code: names[name] for code, name in canonical.items()}
-    codes = np.fromiter(map(indices.__getitem__, spellings), dtype=np.int64, count=len(spellings))
-    return codes, tuple(names)
+    return string_column([canonical[code] for code in spellings])
 
 
 def left_out(chromosome: str) -> tuple[str, str] | None:
@@ -387,7 +377,7 @@ def left_out(chromosome: str) -> tuple[str, str] | None:
         return None
     if chromosome in _ONE_COPY:
         return f"chromosome {chromosome}", _ONE_COPY[chromosome]
-    return "chromosome 0" if chromosome == UNPLACED else "other contigs", _NOT_PLACED
+    return "chromosome 0" if chromosome == chromosomes.UNPLACED else "other contigs", _NOT_PLACED
 
 
 def _expand(part: str) -> Iterator[str]:
@@ -455,12 +445,12 @@ def find_known_variants(variants: VariantTable) -> dict[str, int]:
     They are 880 HapMap3 variants. A cohort of one of these builds has many variants at that build's
     positions, and few by chance at those of the other.
     """
-    chromosomes, _, *positions = np.loadtxt(_KNOWN_POSITIONS, dtype=str, skiprows=5, unpack=True)
+    names, _, *positions = np.loadtxt(_KNOWN_POSITIONS, dtype=str, skiprows=5, unpack=True)
     found = {}
     for build, known in zip((GRCH37, GRCH38), np.array(positions, dtype=np.int64), strict=True):
         near = variants.select(np.flatnonzero(np.isin(variants.position, known)))
         places = set(zip(canonical_chromosomes(near), near.position.tolist(), strict=True))
-        found[build] = len(places & set(zip(chromosomes, known.tolist(), strict=True)))
+        found[build] = len(places & set(zip(names, known.tolist(), strict=True)))
     return found
 
 

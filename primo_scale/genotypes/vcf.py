@@ -93,15 +93,19 @@ class VcfFile(source.GenotypeSource):
     def read_into(self, result: PackedBytes, variants: tables.Index, samples: tables.Index) -> None:
         """Read one record after the other."""
         copies = np.empty((1, len(samples)), dtype=np.int8)
-        with self._cursor() as cursor:
-            for place, row in enumerate(variants.tolist()):
-                with _damage_explained(self.where):
-                    record = cursor.record(row)
-                alleles, target = self._alleles(record), result[place : place + 1]
-                fields = self._fields(record)[None] if self.packing is DOSAGES else None
-                _decode(alleles, fields, _FIRST, samples, copies, target, self.where)
-                if self.packing is not DOSAGES:
-                    packed.pack_copies(copies, target)
+        try:
+            cursor = self._idle.get_nowait()
+        except queue.Empty:
+            cursor = _Cursor(self.where, self.variants)
+        for place, row in enumerate(variants.tolist()):
+            with _damage_explained(self.where):
+                record = cursor.record(row)
+            alleles, target = self._alleles(record), result[place : place + 1]
+            fields = self._fields(record)[None] if self.packing is DOSAGES else None
+            _decode(alleles, fields, _FIRST, samples, copies, target, self.where)
+            if self.packing is not DOSAGES:
+                packed.pack_copies(copies, target)
+        self._idle.put(cursor)
 
     def _alleles(self, record: Variant) -> npt.NDArray[np.int16]:
         """Return the alleles of everybody, shape (1, n, ploidy)."""
@@ -120,16 +124,6 @@ class VcfFile(source.GenotypeSource):
         if found is None:  # this variant has called genotypes alone
             return np.full((len(self.samples), 1), np.nan, dtype=np.float32)
         return np.asarray(found, dtype=np.float32)
-
-    @contextmanager
-    def _cursor(self) -> Iterator[_Cursor]:
-        """Lend a cursor to the calling thread."""
-        try:
-            cursor = self._idle.get_nowait()
-        except queue.Empty:
-            cursor = _Cursor(self.where, self.variants)
-        yield cursor
-        self._idle.put(cursor)
 
 
 def open_vcf(path: Path, files: source.SourceFiles) -> VcfFile:

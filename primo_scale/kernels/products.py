@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled
-from primo_scale.ranges import whole_multiple
+from primo_scale.ranges import pieces, whole_multiple
 
 Int8 = npt.NDArray[np.int8]
 Int16 = npt.NDArray[np.int16]
@@ -146,8 +146,7 @@ class ProductSum:
         if people == 0:
             return
         if people > self._most_people:
-            for start in range(0, people, self._most_people):
-                part = slice(start, start + self._most_people)
+            for part in pieces(people, self._most_people):
                 piece = left[:, part]
                 self.add(piece, piece if right is left else right[:, part])
             return
@@ -416,9 +415,8 @@ class LinearMap:
         """Yield ``A x`` of people, shape (m, part)."""
         m, people = len(self.matrix), codes.shape[1]
         rows = spread_rows(min(people, PEOPLE_MAPPED), len(codes))
-        for start in range(0, people, PEOPLE_MAPPED):
-            part = slice(start, min(start + PEOPLE_MAPPED, people))
-            here = rows[: part.stop - start]
+        for part in pieces(people, PEOPLE_MAPPED):
+            here = rows[: part.stop - part.start]
             _transpose(codes[:, part], here)
             total = kernel.zeros(m, len(here))
             kernel.add(total, self.matrix, here)

@@ -249,8 +249,7 @@ class Balance:
 
     def affords(self, cost: Cost) -> bool:
         """Return whether the budget covers all charges and a further cost."""
-        costs = [charge.cost for charge in self.charges]
-        return self.budget.covers(total_cost([*costs, cost]))
+        return self.budget.covers(total_cost([*(charge.cost for charge in self.charges), cost]))
 
 
 # ---- Replay of the events ------------------------------------------------------------------------

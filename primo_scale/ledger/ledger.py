@@ -22,7 +22,7 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -408,7 +408,7 @@ class Ledger(event_log.EventLog):
             raise ValueError(f"the request {problem}: {request.cost}")
         account = request.account
         overlap = accounts.find_overlap(history, request, self.attachment)
-        refusal = _name_refusal(self.path, history, request, *overlap)
+        refusal = _name_refusal(self.path, history, request, overlap)
         if refusal is not None:
             raise refusal
         # A charge to an account without a budget would open one.
@@ -446,9 +446,7 @@ def _over_budget(
 ) -> BudgetRefused:
     """Return the refusal of a request that the budget does not cover."""
     cost = request.cost
-    interrupted = sum(
-        c.state is accounts.ChargeState.RESERVED for c in history.charges_for(request)
-    )
+    reserved = sum(c.state is accounts.ChargeState.RESERVED for c in history.charges_for(request))
     spent, budget = balance.spent, balance.budget
     if spent.delta + cost.delta >= budget.delta:
         return BudgetRefused(
@@ -459,7 +457,7 @@ def _over_budget(
             remedy="Release without a subsample: that leaves delta as it is",
         )
     spent_epsilon = spent_in_words(balance.epsilon_spent, budget.epsilon)
-    lost = f"Charged for interrupted runs of this release: {interrupted}. " if interrupted else ""
+    lost = f"Charged for interrupted runs of this release: {reserved}. " if reserved else ""
     return BudgetRefused(
         "the privacy budget does not cover this release",
         where=path,
@@ -484,15 +482,11 @@ def _other_delta(path: Path, account: Account, *, asked: float | None, own: floa
 
 
 def _name_refusal(
-    path: Path,
-    history: History,
-    request: ChargeRequest,
-    shared: Mapping[str, int],
-    chargeable: Sequence[str],
+    path: Path, history: History, request: ChargeRequest, overlap: tuple[dict[str, int], list[str]]
 ) -> BudgetRefused | None:
     """Return the refusal of a request that may not be charged to its account, or None.
 
-    `shared` and `chargeable` are those of `find_overlap`, which identifies people by the IID alone;
+    `overlap` is the result of `find_overlap`, which identifies people by the IID alone;
     a sample list is identified by all its FIDs and IIDs. The balance of the account does not matter
     here.
 
@@ -503,7 +497,7 @@ def _name_refusal(
     cohort that has a budget, because counting people who are not in the data can only overestimate
     what a person's data have cost.
     """
-    account = request.account
+    account, (shared, chargeable) = request.account, overlap
     charged = [charge.request for charge in history.charges.values()]
     same_people = (r for r in charged if r.people_digest == request.people_digest != "")
     names = {r.account.cohort for r in same_people}

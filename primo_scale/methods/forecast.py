@@ -130,8 +130,7 @@ def share_with_noisy_gram(
     """
     if gram_sigma == 0:
         return 1.0
-    ranks = (np.arange(_DRAWN) + 0.5) / _DRAWN
-    values = np.quantile(eigenvalues, ranks) * eigenvalue
+    values = np.quantile(eigenvalues, (np.arange(_DRAWN) + 0.5) / _DRAWN) * eigenvalue
     sigma = gram_sigma * math.sqrt(size / _DRAWN)
 
     def factors(values: linear_algebra.Float64, sigma: float) -> linear_algebra.Float64:

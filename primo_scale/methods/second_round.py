@@ -210,8 +210,7 @@ def solve_two_rounds(
         Root of what principal components explain of the codes, shape (d, k).
     """
     scores, prior = solve.fitted_scores(adjustment, inputs.prior, panel, inputs.scores)
-    numbers = range(len(directions.sizes))
-    covariances = [directions.covariance_of(number) for number in numbers]
+    covariances = [directions.covariance_of(number) for number in range(len(directions.sizes))]
     blocks = _first_rounds(adjustment, panel, scores, directions.boundaries, covariances)
     phenotypes = _phenotypes(adjustment, prior, panel.n_samples)
     starts = np.searchsorted(panel.boundaries, directions.boundaries[:-1], side="right") - 1

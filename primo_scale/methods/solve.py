@@ -306,10 +306,7 @@ class Block:
 
 
 def lattice_block(
-    adjustment: Adjustment,
-    panel: PanelComponents | None,
-    scores: FittedScores | None,
-    number: int,
+    adjustment: Adjustment, panel: PanelComponents | None, scores: FittedScores | None, number: int
 ) -> Block:
     """Return an LD block, around the public scores if there are any."""
     layout = adjustment.statistics.layout
@@ -323,8 +320,7 @@ def lattice_block(
     else:
         rows = slice(*panel.boundaries[number : number + 2])
         real, squared_norms = panel.map_of(number), panel.squared_norms[columns]
-        expected = panel.n_samples * panel.variances[columns]
-        blend = blended(noisy, sigma, expected, panel.n_known)
+        blend = blended(noisy, sigma, panel.n_samples * panel.variances[columns], panel.n_known)
     outside = np.zeros((rows.stop - rows.start, layout.n_phenotypes))
     block = Block(real, squared_norms, blend, target, noise, fixed_cross, outside)
     if scores is None:

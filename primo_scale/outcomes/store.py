@@ -28,21 +28,12 @@ import numpy.typing as npt
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.humanize import examples
 from primo_scale.kernels.products import row_multipliers, scale_entries
-from primo_scale.outcomes.coding import (
-    Bool,
-    CovariateCoding,
-    Int16,
-    Int64,
-    OutcomeCoding,
-    PhenotypeBounds,
-    is_missing_number,
-    outside_bounds,
-)
+from primo_scale.outcomes import coding as coded
+from primo_scale.outcomes.coding import Bool, Int16, Int64, OutcomeCoding, PhenotypeBounds
 from primo_scale.outcomes.tables import match_people, open_outcome_table
-from primo_scale.ranges import runs_of
+from primo_scale.ranges import pieces, runs_of
 from primo_scale.storage import groups, locations
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
-from primo_scale.storage.groups import read_block, write_array, write_block
 
 KIND = "outcomes"
 HELD_OUT = "held_out"
@@ -97,7 +88,7 @@ class OutcomeStore:
 
         Where phenotypes are adjusted, the constant and the covariates may be left out.
         """
-        rows = read_block(self._rows, (samples, slice(None)))[:, self._left_out :]
+        rows = groups.read_block(self._rows, (samples, slice(None)))[:, self._left_out :]
         if self._held_out is None:
             return rows
         return np.where(self.held_out(samples)[:, None], np.int16(0), rows)
@@ -106,11 +97,11 @@ class OutcomeStore:
         """Return which of consecutive people are held out, shape (r,)."""
         if self._held_out is None:
             return np.zeros(len(range(*samples.indices(self.n_samples))), dtype=np.bool_)
-        return read_block(self._held_out, (samples,)).astype(np.bool_)
+        return groups.read_block(self._held_out, (samples,)).astype(np.bool_)
 
     def read_held_out(self, samples: slice) -> Int16:
         """Return the rows of those of consecutive people who are held out, int16 (h, q)."""
-        return read_block(self._rows, (samples, slice(None)))[self.held_out(samples)]
+        return groups.read_block(self._rows, (samples, slice(None)))[self.held_out(samples)]
 
 
 def open_outcome_store(path: locations.Location) -> OutcomeStore:
@@ -121,7 +112,7 @@ def open_outcome_store(path: locations.Location) -> OutcomeStore:
         path=path,
         n_samples=rows.shape[0],
         content_digest=str(attributes["content_digest"]),
-        observed=read_block(groups.array_of(group, "observed")),
+        observed=groups.read_block(groups.array_of(group, "observed")),
         _rows=rows,
         _held_out=groups.array_of(group, HELD_OUT) if attributes.get("has_held_out") else None,
         _left_out=int(attributes.get("left_out", 0)),
@@ -218,7 +209,7 @@ def read_outcomes(
             has_value = coding.observed(values)
             masks = [
                 has_value,
-                has_value & outside_bounds(values, coding.phenotypes),
+                has_value & coded.outside_bounds(values, coding.phenotypes),
                 has_value & coding.cases(values),
                 coding.invalid_codes(values),
             ]
@@ -230,8 +221,8 @@ def read_outcomes(
         if n_covariates:
             names = tuple(covariate.name for covariate in of_file)
             for people, values in match_people(tables[1], names, samples, level=level):
-                present = ~is_missing_number(values)
-                outside = present & outside_bounds(values, of_file)
+                present = ~coded.is_missing_number(values)
+                outside = present & coded.outside_bounds(values, of_file)
                 covariate_counts += [present.sum(axis=0), outside.sum(axis=0)]
                 if covariates is not None:
                     codes = coding.code_covariates(values, slice(n_covariates))
@@ -263,7 +254,12 @@ def align_outcomes(
     """
     paths = filter(None, files)
     digests = tuple(map(sha256_of_file, paths)) if rows is None else rows.tables_sha256
-    request = _request_digest(samples, digests, coding, held_out, components, to_adjust)
+    people = hashlib.sha256(b"" if held_out is None else held_out.tobytes())
+    for person in samples.people():
+        people.update(f"{person}\n".encode())
+    used = [*digests, *([] if components is None else [components.digest])]
+    content = {"coding": coding.digest, "people": people.hexdigest(), "files": used}
+    request = sha256_of_json(content | {"to_adjust": to_adjust})
     if (finished := _find_store(path, request)) is not None:
         return finished
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
@@ -277,9 +273,8 @@ def align_outcomes(
     observed = rows.observed
     if held_out is not None and rows.phenotypes is not None:
         observed = np.zeros_like(observed)
-        for start in range(0, len(held_out), layout.chunks[0]):
-            people = slice(start, min(start + layout.chunks[0], len(held_out)))
-            observed += (rows.phenotypes.read(people)[~held_out[people]] != 0).sum(axis=0)
+        for part in pieces(len(held_out), layout.chunks[0]):
+            observed += (rows.phenotypes.read(part)[~held_out[part]] != 0).sum(axis=0)
     LOGGER.debug(
         "phenotypes: %d, each with %d to %d people (listed in run.log)",
         len(observed), observed.min(), observed.max(),
@@ -319,8 +314,7 @@ def write_residuals(
     held_out = unadjusted.held_out(slice(0, n))
 
     def rows_of(people: slice) -> Int16:
-        rows = read_block(unadjusted._rows, (people, slice(None)))
-        return coding.residuals(rows, before)
+        return coding.residuals(groups.read_block(unadjusted._rows, (people, slice(None))), before)
 
     left_out = 1 + len(coding.covariates) - n_fixed
     header = {"request_digest": request, "coding_digest": coding.digest, "left_out": left_out}
@@ -338,7 +332,7 @@ def _coded_rows(
     constant = np.full((people.stop - people.start, 1), coding.constant, dtype=np.int16)
     parts = [constant, rows.covariates.read(people)]
     if components is not None:
-        values = read_block(components.array, (people, slice(None)))
+        values = groups.read_block(components.array, (people, slice(None)))
         parts.append(coding.code_covariates(values, slice(rows.covariates.n_columns, None)))
     return np.hstack([*parts, rows.phenotypes.read(people)])
 
@@ -352,54 +346,32 @@ def _write_store(
     held_out: Bool | None,
 ) -> OutcomeStore:
     """Write a complete outcome store; `rows_of` returns the rows of consecutive people."""
-    n, height = layout.shape[0], layout.chunks[0]
+    n = layout.shape[0]
     group = groups.create_group(path, KIND, {**header, "has_held_out": held_out is not None})
     array = groups.create_array(group, "rows", layout)
     content = hashlib.sha256(f"{layout.shape} ".encode())
-    for start in range(0, n, height):
-        people = slice(start, min(start + height, n))
+    for people in pieces(n, layout.chunks[0]):
         rows = rows_of(people)
-        write_block(array, (people, slice(None)), rows)
+        groups.write_block(array, (people, slice(None)), rows)
         content.update(rows.astype("<i2", copy=False).tobytes())
-    write_array(group, "observed", observed, observed.shape)
+    groups.write_array(group, "observed", observed, observed.shape)
     content.update(observed.astype("<i8").tobytes())
     if held_out is not None:
-        write_array(group, HELD_OUT, held_out.astype(np.uint8), (min(n, CHUNK_BYTES),))
+        groups.write_array(group, HELD_OUT, held_out.astype(np.uint8), (min(n, CHUNK_BYTES),))
         content.update(held_out.tobytes())
     groups.flush(group)
     groups.mark_complete(group, {"content_digest": content.hexdigest()})
     return open_outcome_store(path)
 
 
-def _request_digest(
-    samples: SampleTable,
-    tables_sha256: tuple[str, ...],
-    coding: OutcomeCoding,
-    held_out: Bool | None,
-    components: ComponentRows | None,
-    to_adjust: bool,
-) -> str:
-    """Return a digest of everything that determines the store's content."""
-    people = hashlib.sha256(b"" if held_out is None else held_out.tobytes())
-    for person in samples.people():
-        people.update(f"{person}\n".encode())
-    files = list(tables_sha256)
-    if components is not None:
-        files.append(components.digest)
-    content = {"coding": coding.digest, "people": people.hexdigest(), "files": files}
-    return sha256_of_json(content | {"to_adjust": to_adjust})
-
-
 _MOST_OUTSIDE = 0.01  # share of a column's values
 
 
-def _warn_of_phenotypes(
-    phenotypes: Sequence[PhenotypeBounds], counts: Int64, n_people: int
-) -> None:
+def _warn_of_phenotypes(phenotypes: Sequence[PhenotypeBounds], counts: Int64, samples: int) -> None:
     """Warn of what is probably a mistake in the table of phenotypes or its bounds.
 
     `counts` are the numbers of values, of those outside of the bounds, of cases, and of those that
-    are no code, shape (4, l). `n_people` are genotyped, with or without a row.
+    are no code, shape (4, l). `samples` people are genotyped, with or without a row.
     """
     for phenotype, people, cases, no_codes in zip(phenotypes, *counts[[0, 2, 3]], strict=True):
         codes = phenotype.lower, phenotype.upper
@@ -417,9 +389,9 @@ def _warn_of_phenotypes(
             )  # fmt: skip
     _warn_of_columns(phenotypes, counts[:2])
     rare = [  # forecasts count everybody
-        f"{phenotype.name} {100 * (n_people - people) / n_people:.1f}%"
+        f"{phenotype.name} {100 * (samples - people) / samples:.1f}%"
         for phenotype, people in zip(phenotypes, counts[0], strict=True)
-        if 0 < people < n_people / 2
+        if 0 < people < samples / 2
     ]
     if rare:
         LOGGER.warning(
@@ -427,11 +399,13 @@ def _warn_of_phenotypes(
             "Their weights are about as accurate as those of a cohort of the people with a value, "
             "less than forecast. Leave them out with --pheno-name, which also lessens the noise of "
             "the others, or release them apart, with --keep where it is public who has a value",
-            len(rare), len(phenotypes), n_people, examples(rare),
+            len(rare), len(phenotypes), samples, examples(rare),
         )  # fmt: skip
 
 
-def _warn_of_columns(columns: Sequence[PhenotypeBounds | CovariateCoding], counts: Int64) -> None:
+def _warn_of_columns(
+    columns: Sequence[PhenotypeBounds | coded.CovariateCoding], counts: Int64
+) -> None:
     """Warn of columns without values, or with many outside of the bounds.
 
     `counts` has the number of values of each column, and that of values outside, shape (2, k).
@@ -521,11 +495,10 @@ def sum_grams(store: OutcomeStore, scale: AdjustmentScale) -> RawAdjustment:
     n_phenotypes = len(scale.shifts)
     n_fixed = store.n_columns - n_phenotypes
     grams = np.zeros((n_phenotypes, n_fixed + 1, n_fixed + 1), dtype=np.int64)
-    for start in range(0, store.n_samples, _ROWS):
-        rows = store.read_rows(slice(start, min(start + _ROWS, store.n_samples)))
+    for people in pieces(store.n_samples, _ROWS):
+        rows = store.read_rows(people)
         c, y = scale.rows(rows)
-        everybody = _product(c, c)
-        grams[:, :-1, :-1] += everybody
+        grams[:, :-1, :-1] += _product(c, c)
         cross = _product(c, y)
         grams[:, :-1, -1] += cross.T
         grams[:, -1, :-1] += cross.T

@@ -226,13 +226,10 @@ def open_outcome_table(path: Path) -> OutcomeTable:
 
 def _identity_columns(header: list[str]) -> int:
     """Return the number of leading columns that identify the person; 0 without a valid header."""
+    count = int(header[0] in ("IID", "#IID"))
     if header[0] in ("FID", "#FID") and header[1:2] == ["IID"]:
         count = 2
-    elif header[0] in ("IID", "#IID"):
-        count = 1
-    else:
-        return 0
-    return count + (header[count : count + 1] == ["SID"])
+    return count and count + (header[count : count + 1] == ["SID"])
 
 
 _PEOPLE_SHOWN = 3

@@ -19,9 +19,8 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, pairwise, starmap
 from typing import Any, TypeVar
 
@@ -31,9 +30,8 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.genotypes.coding import LARGEST_CODE, GenotypeCoding
 from primo_scale.genotypes.tables import Index
-from primo_scale.interruption import check
 from primo_scale.kernels.products import FRACTION_BITS, Float64, Int64, LinearMap
-from primo_scale.machine import usable_cpus
+from primo_scale.machine import read_ahead, usable_cpus
 from primo_scale.panel.ld import LdPanel
 from primo_scale.storage import groups
 from primo_scale.storage.groups import read_block, write_array
@@ -60,8 +58,7 @@ class LdComponents:
     def map_of(self, block: int) -> LinearMap:
         """Return the map of one LD block."""
         matrix = read_block(groups.array_of(self._group, f"matrix/{block}"))
-        multipliers = read_block(groups.array_of(self._group, f"multipliers/{block}"))
-        return LinearMap(matrix, multipliers)
+        return LinearMap(matrix, read_block(groups.array_of(self._group, f"multipliers/{block}")))
 
     @cached_property
     def _group(self) -> groups.Group:
@@ -263,14 +260,16 @@ _Block = TypeVar("_Block")
 _Result = TypeVar("_Result")
 
 
+@lru_cache(maxsize=1)
 def variances_outside(
     panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
-) -> Iterator[Float64]:
-    """Yield the variances of all components of every LD block in people outside the panel.
+) -> tuple[Float64, ...]:
+    """Return the variances of all components of every LD block in people outside the panel.
 
-    They are in squared lattice units and in the order of `components`, shape (v,).
+    They are in squared lattice units and in the order of `components`, shape (v,), and kept for the
+    next design of the same panel.
     """
-    yield from _side_by_side(partial(_measured, panel, coding), _blocks(boundaries))
+    return tuple(_side_by_side(partial(_measured, panel, coding), _blocks(boundaries)))
 
 
 def components(
@@ -295,11 +294,8 @@ def _side_by_side(
     of_block: Callable[[_Block], _Result], blocks: Iterable[_Block]
 ) -> Iterator[_Result]:
     """Yield the result of every block, computed on one thread each."""
-    threads, every = usable_cpus(), list(blocks)
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        for start in range(0, len(every), 4 * threads):  # bounds the memory of finished blocks
-            check()
-            yield from pool.map(of_block, every[start : start + 4 * threads])
+    with threadpool_limits(1, user_api="blas"):
+        yield from read_ahead(of_block, blocks, usable_cpus())
 
 
 def _coded(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> tuple[Index, Index, Float64]:

@@ -21,7 +21,7 @@ from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_sourc
 from primo_scale.genotypes.tables import Index, StringColumn, VariantTable
 from primo_scale.kernels.packed import packed_width
 from primo_scale.kernels.products import Float64
-from primo_scale.ranges import runs_of
+from primo_scale.ranges import pieces, runs_of
 from primo_scale.storage.files import sha256_of_file, sha256_of_json
 from primo_scale.verify.chromosomes import positioned_chromosome
 
@@ -71,8 +71,7 @@ class LdPanel:
         shape (v,), and their dosages, float32 (v, people).
         """
         here = np.flatnonzero(self.rows[variants] >= 0)
-        wanted = self.rows[variants][here]
-        stored, order = np.unique(wanted, return_inverse=True)
+        stored, order = np.unique(self.rows[variants][here], return_inverse=True)
         if not len(stored):
             return here, np.empty((0, self.n_people), dtype=np.float32)
         values = centred(read_dosages(self._source, stored))[order]
@@ -86,8 +85,7 @@ class LdPanel:
         not have counts for nobody.
         """
         found = np.zeros((self.n_people, weights.shape[1]))
-        for start in range(0, len(weights), _VARIANTS_AT_A_TIME):
-            part = slice(start, start + _VARIANTS_AT_A_TIME)
+        for part in pieces(len(weights), _VARIANTS_AT_A_TIME):
             here, dosages = self.centred_dosages(part)
             found += dosages.T.astype(np.float64) @ weights[part][here]
         return found
@@ -101,8 +99,7 @@ class LdPanel:
         matched = np.flatnonzero(self.rows >= 0)
         stored, order = np.unique(self.rows[matched], return_inverse=True)
         means = np.full(len(stored), np.nan)
-        for start in range(0, len(stored), _VARIANTS_AT_A_TIME):
-            part = slice(start, start + _VARIANTS_AT_A_TIME)
+        for part in pieces(len(stored), _VARIANTS_AT_A_TIME):
             dosages = read_dosages(self._source, stored[part])
             called = dosages != store.MISSING_DOSAGE
             n_called = called.sum(axis=1)

@@ -21,10 +21,8 @@ import hashlib
 import hmac
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from operator import call
 from pathlib import Path
 
@@ -34,7 +32,7 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.products import Int64
-from primo_scale.machine import usable_cpus
+from primo_scale.machine import read_ahead, usable_cpus
 from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
 from primo_scale.outcomes.tables import OutcomeTable, RowGroup
 from primo_scale.storage import files, stores
@@ -225,36 +223,25 @@ def people_of(party: PartyColumns, roster: Roster) -> Iterator[tuple[Positions, 
     rows of one person, is refused.
     """
     seen = np.zeros(len(roster), dtype=bool)
-    pieces = party.pieces()
-    with ThreadPoolExecutor(usable_cpus()) as threads:
-        while batch := list(islice(pieces, usable_cpus())):
-            for coded in threads.map(call, batch):
-                yield _of_roster(coded, roster, seen)
+    for everybody, units in read_ahead(call, party.pieces(), usable_cpus()):
+        positions = roster.positions(everybody)
+        common = np.flatnonzero(positions >= 0)
+        positions, individuals = positions[common], [everybody[row] for row in common.tolist()]
+        found, counts = np.unique(positions, return_counts=True)
+        twice = seen[positions] | np.isin(positions, found[counts > 1])
+        if twice.any():
+            raise InputError(
+                "one person in two rows",
+                value=individuals[int(np.flatnonzero(twice)[0])],
+                remedy="Keep one row for each person",
+            )
+        seen[positions] = True
+        yield positions, (individuals, units[common])
     if not seen.any():
         raise InputError(
             "no person of the roster is in this party's file",
             remedy="Check the IIDs, and that the key is that of the roster",
         )
-
-
-def _of_roster(
-    coded: CodedPeople, roster: Roster, seen: npt.NDArray[np.bool_]
-) -> tuple[Positions, CodedPeople]:
-    """Return the people of a piece who are in the roster, and note that they were seen."""
-    everybody, units = coded
-    positions = roster.positions(everybody)
-    common = np.flatnonzero(positions >= 0)
-    positions, individuals = positions[common], [everybody[row] for row in common.tolist()]
-    found, counts = np.unique(positions, return_counts=True)
-    twice = seen[positions] | np.isin(positions, found[counts > 1])
-    if twice.any():
-        raise InputError(
-            "one person in two rows",
-            value=individuals[int(np.flatnonzero(twice)[0])],
-            remedy="Keep one row for each person",
-        )
-    seen[positions] = True
-    return positions, (individuals, units[common])
 
 
 # ---- Mixtures ------------------------------------------------------------------------------------

@@ -29,6 +29,9 @@ from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 from primo_scale.verify.document import PARTY, Mixtures, PartyColumn
 
 Floats = npt.NDArray[np.float64]
+JoinedColumns = tuple[Floats, Floats, int]
+"""Inner products of columns with the constant first, in the units of a sum over people, shape
+(1 + m, 1 + m); standard deviations of the noise, 0 for the constant, shape (1 + m,); and rows."""
 
 _ROWS_AT_A_TIME = 1 << 14
 
@@ -71,32 +74,24 @@ class PartyFitRequest(Checked):
     out: Path = option(fields.PATH, default=NEEDED)
 
 
-def join_columns(
-    parts: Sequence[npt.NDArray[np.int64]],
-    scales: Sequence[float],
-    noise_sd: Sequence[float],
-    constant: Floats,
-) -> tuple[Floats, Floats, int]:
+def join_columns(parties: Sequence[PartyRelease], constant: Floats) -> JoinedColumns:
     """Return the inner products of released columns, the noise on them, and the number of rows.
 
-    The inner products have the constant first and the units of a sum over people, shape
-    (1 + m, 1 + m). The standard deviations of the noise are 0 for the constant, shape (1 + m,).
-    `parts` are the released values of each party, int64 of shape (rows, columns). `scales` are the
-    lattice units of one unit of a value, and `noise_sd` is in units of a value. `constant` is the
-    released column of ones: 1 for rows, ``sum of signs / sqrt(k)`` for mixtures.
+    `constant` is the released column of ones: 1 for rows, ``sum of signs / sqrt(k)`` for mixtures.
     """
-    widths = [part.shape[1] for part in parts]
+    widths = [party.values.shape[1] for party in parties]
     gram = np.zeros((1 + sum(widths),) * 2)
     for start in range(0, len(constant), _ROWS_AT_A_TIME):
         rows = slice(start, start + _ROWS_AT_A_TIME)
-        values = [part[rows] / scale for part, scale in zip(parts, scales, strict=True)]
+        values = [party.values[rows] / party.scale for party in parties]
         block = np.column_stack([constant[rows], *values])
         gram += block.T @ block
-    return gram, np.repeat([0.0, *noise_sd], [1, *widths]), len(constant)
+    noise_sd = [0.0, *(party.noise_sd for party in parties)]
+    return gram, np.repeat(noise_sd, [1, *widths]), len(constant)
 
 
 def fit_outcome(
-    joined: tuple[Floats, Floats, int],
+    joined: JoinedColumns,
     outcome: int,
     predictors: Sequence[int],
     *,
@@ -129,8 +124,7 @@ def fit_outcome(
             value=len(predictors),
             remedy="Name fewer or other --predictors, or give --ridge above 0",
         )
-    solution = vectors @ (vectors.T @ gram[used, 1 + outcome] / raised)
-    return solution, float(eigenvalues[0]), floor
+    return vectors @ (vectors.T @ gram[used, 1 + outcome] / raised), float(eigenvalues[0]), floor
 
 
 def _noise_norm(hessian: Floats, variance: Floats, n_rows: int) -> float:
@@ -210,12 +204,7 @@ def party_fit(request: PartyFitRequest) -> PartyModel:
     predictors = [index(name, "predictors") for name in others]
     if outcome in predictors:
         raise UsageError("is the outcome", where=Field("predictors"), value=request.outcome)
-    joined = join_columns(
-        [party.values for party in parties],
-        [party.scale for party in parties],
-        [party.noise_sd for party in parties],
-        _constant(parties[0]),
-    )
+    joined = join_columns(parties, _constant(parties[0]))
     solution, smallest, floor = fit_outcome(
         joined, outcome, predictors, debiased=request.method in DEBIASED, ridge=request.ridge
     )

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from attrs import frozen
@@ -190,9 +190,13 @@ def party_roster(request: RosterRequest) -> columns.Roster:
     if not request.out.exists():
         publishing.refuse_unwritable(request.out)
     with files.files_private():
-        roster = columns.make_roster(
-            _individuals(request.people), request.party_key, [*request.others]
-        )
+        people = request.people
+        if not isinstance(people, Path) or people.is_dir():
+            individuals = list(open_genotype_store(people).samples.individual)
+        else:
+            rows = open_outcome_table(people).row_groups(())
+            individuals = [iid for ids, *_ in rows for iid in columns.individuals_of(ids)]
+        roster = columns.make_roster(individuals, request.party_key, request.others)
         columns.write_roster(roster, request.out)
     return roster
 
@@ -302,14 +306,6 @@ def _columns(request: PartyReleaseRequest) -> columns.PartyColumns:
     return party
 
 
-def _individuals(people: locations.Location) -> list[str]:
-    """Return the IIDs of a phenotype table or a genotype store."""
-    if not isinstance(people, Path) or people.is_dir():
-        return list(open_genotype_store(people).samples.individual)
-    table = open_outcome_table(people)
-    return [iid for ids, *_ in table.row_groups(()) for iid in columns.individuals_of(ids)]
-
-
 def _statement(
     request: PartyReleaseRequest, values: PartyValues, charge: Charge, balance: Balance
 ) -> document.PartyDocument:
@@ -400,8 +396,7 @@ def pay_for_values(
     paid = payer.ledger.stored_charge(request, noise_store.charges())
     if published is not None and (paid is None or paid.id != published):
         raise of_other_request("--out", value=f"charge {published}", remedy=NEVER_OVERWRITTEN)
-    size = values.shape[0] * values.shape[1] * _VALUE.itemsize
-    noise_store.refuse_full_disk(paid, 2 * size)
+    noise_store.refuse_full_disk(paid, 2 * math.prod(values.shape) * _VALUE.itemsize)
     receipt = pay_once(payer, request)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
@@ -414,9 +409,20 @@ def pay_for_values(
 
 
 def _draw(values: PartyValues, source: KeystreamNoise, path: Path) -> None:
+    """Write noise alone, each piece under a label of its own, and add the values to it."""
+    n_rows, n_columns = values.shape
+    header = {"descr": _VALUE.str, "fortran_order": False, "shape": values.shape}
+    step = max(1, _DRAWS_AT_A_TIME // n_columns)
     with files.file_published_at_end(path) as file:
-        header = _write_noise(file, values, source)
-        released = np.memmap(file, _VALUE, "r+", offset=header, shape=values.shape)
+        np.lib.format.write_array_header_1_0(file, header)
+        offset = file.tell()
+        for start in range(0, n_rows, step):
+            count = (min(start + step, n_rows) - start) * n_columns
+            label = f"party release, rows from {start}"
+            noise = lattice_noise(count, values.sigma, source=source, label=label)
+            file.write(noise.astype(_VALUE).tobytes())
+        file.flush()
+        released = np.memmap(file, _VALUE, "r+", offset=offset, shape=values.shape)
         if values.mixtures is not None:
             released += values.mixtures
         else:
@@ -424,19 +430,3 @@ def _draw(values: PartyValues, source: KeystreamNoise, path: Path) -> None:
                 released[positions] += units
         released.flush()
     announce_step(PaymentStep.STATISTICS_STORED)
-
-
-def _write_noise(file: BinaryIO, values: PartyValues, source: KeystreamNoise) -> int:
-    """Write noise alone, each piece under a label of its own; return the length of the header."""
-    n_rows, n_columns = values.shape
-    header = {"descr": _VALUE.str, "fortran_order": False, "shape": values.shape}
-    np.lib.format.write_array_header_1_0(file, header)
-    header_bytes = file.tell()
-    step = max(1, _DRAWS_AT_A_TIME // n_columns)
-    for start in range(0, n_rows, step):
-        count = (min(start + step, n_rows) - start) * n_columns
-        label = f"party release, rows from {start}"
-        noise = lattice_noise(count, values.sigma, source=source, label=label)
-        file.write(noise.astype(_VALUE).tobytes())
-    file.flush()
-    return header_bytes

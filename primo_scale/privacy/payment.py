@@ -30,6 +30,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -411,9 +412,8 @@ def draw_second_round(
     payer.ledger.bind(charge, request, number=1)
     with payer.noise_store.payment_explained(charge.id):
         if not path.is_file():
-            source = payer.source(charge)
             noisy = noise.add_lattice_noise(
-                raw.values, second.sigma, source=source, label="second round"
+                raw.values, second.sigma, source=payer.source(charge), label="second round"
             )
             _store(path, {"values": noisy.tolist()}, PaymentStep.SECOND_ROUND_STORED)
         values = files.read_document(
@@ -532,13 +532,8 @@ def pay_for_adjustment(
     receipt = pay_once(payer, request)
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:
-            source = payer.source(receipt.charge)
-            noisy = [
-                noise.add_symmetric_noise(
-                    gram, sigma, source=source, label=f"adjustment, phenotype {k}"
-                )
-                for k, gram in enumerate(raw)
-            ]
+            add = partial(noise.add_symmetric_noise, source=payer.source(receipt.charge))
+            noisy = [add(y, sigma, label=f"adjustment, phenotype {k}") for k, y in enumerate(raw)]
             grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
             found = NoisyAdjustment(grams, sigma, receipt.charge.id)
             _store(noise_store.adjustment_path, asdict(found), PaymentStep.ADJUSTMENT_STORED)

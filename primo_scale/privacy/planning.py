@@ -470,11 +470,6 @@ class ClipResponse:
     gram_share: float = 1.0  # share of X'X that the bound on rows of genotypes leaves
 
 
-def no_clipping(n_phenotypes: int) -> ClipResponse:
-    """Return the response of rows that are not clipped: slope 1, offset 0, variance 1."""
-    return ClipResponse(np.ones(n_phenotypes), np.zeros(n_phenotypes), np.ones(n_phenotypes))
-
-
 def clip_response(
     clip: float, levels: Sequence[Levels | None], observed_share: Floats
 ) -> ClipResponse:

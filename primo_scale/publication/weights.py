@@ -20,6 +20,7 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
+from primo_scale.machine import in_threads
 from primo_scale.verify import chromosomes, files, formats, held_out_accuracy, tables
 from primo_scale.verify.document import Document
 from primo_scale.verify.files import PGS_DIRECTORY, SUMSTATS_DIRECTORY, write_gzip
@@ -163,8 +164,7 @@ def _write_pgs_files(directory: Path, weights: ScoringWeights, document: Documen
         path = directory / paths[PGS_DIRECTORY][number]
         write_gzip(path, chain([header.encode()], _text_rows(beginnings, column)))
 
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(write, range(len(phenotypes))))
+    in_threads(write, range(len(phenotypes)), _WRITERS)
 
 
 def _write_sumstats(directory: Path, weights: ScoringWeights, document: Document) -> None:
@@ -260,8 +260,7 @@ def check_names(
     _refuse_formulas("chromosome", variants.chromosome, _EXCLUDE)
     for name in set(variants.chromosome):
         if not name.isprintable():
-            what = "a chromosome has control characters in its name"
-            raise _refusal(what, repr(name), _EXCLUDE)
+            raise _refusal("a chromosome has control characters in its name", repr(name), _EXCLUDE)
 
 
 def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:

@@ -30,16 +30,15 @@ from primo_scale.outcomes.store import OutcomeStore
 from primo_scale.panel import components as ld_maps
 from primo_scale.panel.components import OwnDirections, components, find_directions
 from primo_scale.panel.ld import LdPanel
-from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
-from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw_statistics
+from primo_scale.privacy import payment
+from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, release_cost, second_round
 from primo_scale.run import estimation, payments, public_inputs, work_directory
 from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
-from primo_scale.run.options import AccumulateRequest, RunRequest
+from primo_scale.run.options import AccumulateRequest
 from primo_scale.run.plan import Plan
 from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage import block_matrices, files, resuming
-from primo_scale.storage.locations import Location
 
 
 def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
@@ -82,14 +81,8 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
             to_adjust=design.clipped,
         )
     if design.clipped:
-        design, aligned = _adjusted(store, request, design, aligned, root)
-    if panels.loadings is not None and design.clipped:
-        public_inputs.write_ancestry(
-            work_dir / work_directory.ANCESTRY,
-            public_inputs.genotypes_by_components(
-                panels.loadings, design.genotypes, design.outcomes, panels.features
-            ),
-        )
+        design, aligned = _adjusted(store, request, design, aligned)
+        public_inputs.write_ancestry(work_dir / work_directory.ANCESTRY, panels, design)
     digests = {
         "genotypes": store.identity_digest,
         "outcomes": aligned.content_digest,
@@ -109,33 +102,31 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
         digests=digests,
         holds_out=design.held_out > 0,
     )
-    raw = _sum(work_dir, root, design, inputs, request)
+    raw = _sum(design, inputs, request)
     write_design(path, design)
     if design.rounds == 2 and panels.ld is not None:
-        directions = second_directions(store, request, design, panels.ld, raw)
-        _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), request)
+        directions = second_directions(plan, panels.ld, design, raw)
+        _sum_second(design, second_inputs(inputs, design, directions), request)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return design, raw
 
 
 @stage("adjustment")
 def _adjusted(
-    store: GenotypeStore,
-    request: RunRequest,
-    design: Design,
-    unadjusted: OutcomeStore,
-    root: Location,
+    store: GenotypeStore, request: AccumulateRequest, design: Design, unadjusted: OutcomeStore
 ) -> tuple[Design, OutcomeStore]:
     """Pay for the release, and return the design and the store of adjusted phenotypes."""
     before = design.outcomes
     scale = outcome_store.AdjustmentScale.of(before)
-    bought = payments.pay_for_release(
-        store, request, design, outcome_store.sum_grams(unadjusted, scale), scale.norm
-    )
-    covariance = tuple(map(tuple, covariance_of_covariates(before, scale, bought).tolist()))
+    raw, promise = outcome_store.sum_grams(unadjusted, scale), design.promise
+    cost = release_cost(promise, design.subsample)
+    with payments.payer_of(request, store, promise) as payer, deferred():
+        bought, receipt = payment.pay_for_adjustment(raw, scale.norm, promise, cost, payer)
+        payments.log_payment("release", receipt, payer)
+    covariance = tuple(map(tuple, payment.covariance_of_covariates(before, scale, bought).tolist()))
     paid = PaidAdjustment(bought.charge, bought.sigma, scale.norm, design.digest, covariance)
-    design = replace(design, outcomes=adjusted(before, scale, bought), adjustment=paid)
-    path = root / work_directory.OUTCOMES
+    design = replace(design, outcomes=payment.adjusted(before, scale, bought), adjustment=paid)
+    path = store_root(request.work_dir, request.object_store) / work_directory.OUTCOMES
     n_fixed = design.layout.n_fixed
     return design, outcome_store.write_residuals(
         path, unadjusted, before, design.outcomes, n_fixed=n_fixed
@@ -143,9 +134,8 @@ def _adjusted(
 
 
 @stage("accumulate")
-def _sum(
-    work_dir: Path, root: Location, design: Design, inputs: Inputs, request: AccumulateRequest
-) -> exact_sums.RawStatistics:
+def _sum(design: Design, inputs: Inputs, request: AccumulateRequest) -> exact_sums.RawStatistics:
+    root = store_root(request.work_dir, request.object_store)
     plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
     statistics = root / work_directory.STATISTICS
     wanted = plan_digest(plan, inputs.to_json())
@@ -155,37 +145,36 @@ def _sum(
         return exact_sums.open_raw_statistics(statistics, plan.layout, plan.n_samples)
     codes = design.genotypes.code_table
     partials = open_partials(root / work_directory.PARTIALS, plan, inputs, codes, request.kernel)
-    with _executor(work_dir, request) as executor, progress_bar("accumulate") as move:
+    with _executor(request) as executor, progress_bar("accumulate") as move:
         raw = exact_sums.accumulate(executor, partials, statistics, move)
     exact_sums.remove_partials(root / work_directory.PARTIALS)
     return raw
 
 
 @stage("second round")
-def _sum_second(
-    work_dir: Path, root: Location, design: Design, inputs: Inputs, request: AccumulateRequest
-) -> None:
+def _sum_second(design: Design, inputs: Inputs, request: AccumulateRequest) -> None:
     """Sum the second round, unless its sums are there already."""
+    root = store_root(request.work_dir, request.object_store)
     path, destination = root / work_directory.SECOND_PARTIALS, root / work_directory.OWN_SUMS
     found = exact_sums.find_own_sums(destination)
     if found is None or found.inputs != inputs.to_json():
         directions = ld_maps.open_directions(root / work_directory.DIRECTIONS)
         plan, codes = second_plan(design, directions), design.genotypes.code_table
         partials = open_partials(path, plan, inputs, codes, request.kernel)
-        with _executor(work_dir, request) as executor, progress_bar("second round") as move:
+        with _executor(request) as executor, progress_bar("second round") as move:
             exact_sums.accumulate_own(executor, partials, destination, move)
     exact_sums.remove_partials(path)
 
 
 @contextmanager
-def _executor(work_dir: Path, request: AccumulateRequest) -> Iterator[exact_sums.Executor]:
+def _executor(request: AccumulateRequest) -> Iterator[exact_sums.Executor]:
     """Yield what runs tasks on threads of this process, or on a cluster."""
     if request.profile is None:
         yield partial(executors.run_on_threads, usable_cpus())
         return
     from primo_scale.cluster.workers import dask_client
 
-    scratch = files.make_private_directory(work_dir.absolute() / "scratch")
+    scratch = files.make_private_directory(request.work_dir.absolute() / "scratch")
     with dask_client(request.profile, scratch) as client:
         yield partial(executors.run_on_dask, client)
 
@@ -198,24 +187,22 @@ _VERSION = 1  # of the choice of directions
 
 @stage("second round")
 def second_directions(
-    store: GenotypeStore,
-    request: RunRequest,
-    design: Design,
-    panel: LdPanel,
-    raw: exact_sums.RawStatistics,
+    plan: Plan, panel: LdPanel, design: Design, raw: exact_sums.RawStatistics
 ) -> OwnDirections:
     """Draw the noise of the first round, and choose the directions of the second by it."""
+    store, request = plan.store, plan.request
     mechanism, paid = design.mechanism(Recipe()), design.paid_adjustment.charge
     with (
         payments.payer_of(request, store, design.promise) as payer,
         deferred(),
         progress_bar("draw noise", "pieces") as move,
     ):
-        private = draw_statistics(raw, mechanism, payer, payer.charge(paid), move)
+        private = payment.draw_statistics(raw, mechanism, payer, payer.charge(paid), move)
     root = store_root(request.work_dir, design.object_store)
     drawn = private.matrices.sha256()
     wanted = files.sha256_of_json({"version": _VERSION, "first": drawn, "panel": panel.sha256})
-    found = find_directions(root / DIRECTIONS, wanted)
+    path = root / DIRECTIONS
+    found = find_directions(path, wanted)
     if found is not None:
         return found
     exact_sums.remove_partials(root / SECOND_PARTIALS)  # of other directions
@@ -245,24 +232,20 @@ def second_directions(
             noise=(unit / n_samples) ** 2,
         )
     residuals = [float(f"{share:.6g}") for share in left.tolist()]
-    return ld_maps.write_directions(
-        root / DIRECTIONS, wanted, windows, row_norm, residuals, degrees
-    )
+    return ld_maps.write_directions(path, wanted, windows, row_norm, residuals, degrees)
 
 
 def _covariances(panel: LdPanel, design: Design, cuts: tuple[int, ...]) -> list[Float64]:
     """Return the covariances of the codes of every window in the panel, without its chance."""
-    variances = list(ld_maps.variances_outside(panel, design.genotypes, cuts))
+    variances = ld_maps.variances_outside(panel, design.genotypes, cuts)
     every = (np.arange(len(each)) for each in variances)
-    vectors = components(panel, design.genotypes, cuts, every)
-    pairs = zip(variances, vectors, strict=True)
+    pairs = zip(variances, components(panel, design.genotypes, cuts, every), strict=True)
     return [(rows.T * np.maximum(each, 0)) @ rows for each, rows in pairs]
 
 
 def second_noise(design: Design, mechanism: Mechanism, directions: OwnDirections) -> SecondRound:
     """Return the noise of the second round; phenotypes are clipped as in the first one."""
-    left = float(np.mean(directions.residuals))
-    norm = max(1, int(design.phenotype_norm * left))
+    norm = max(1, int(design.phenotype_norm * float(np.mean(directions.residuals))))
     return second_round(mechanism.promise, len(directions.owners), directions.row_norm, norm)
 
 

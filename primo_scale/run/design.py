@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,7 +21,6 @@ from primo_scale.accumulation import clipping_rules, plan
 from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes import coding as genotype_coding
-from primo_scale.genotypes.coding import MatchedFrequencies
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.products import LARGEST_OUTPUT
@@ -133,9 +132,8 @@ class Design:
 
     n_samples: int  # n; private if there is a `nominal_n`
     nominal_n: int | None  # public size that everything is planned for; None if n is public
-    guarantee: (
-        noise_plan.Guarantee | None
-    )  # of the release; None for statistics that are never made private
+    # Of the release; None for statistics that are never made private.
+    guarantee: noise_plan.Guarantee | None
     subsample: int | None  # number of people that X'X is summed over; None stands for everybody
     boundaries: tuple[int, ...]  # of the LD blocks, as indices of variants
     ld_blocks: str  # rule that gave the LD blocks, for the report
@@ -195,7 +193,8 @@ class Design:
 
         def respond(factor: float) -> ClipResponse:
             if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
-                return planning.no_clipping(len(self._levels))
+                none = np.ones(len(self._levels))
+                return ClipResponse(slope=none, offset=0 * none, variance=none)
             return planning.clip_response(factor * self.clip, self._levels, observed_share)
 
         columns = self.components
@@ -445,7 +444,7 @@ class Loadings:
 class PublicPanels:
     """Reference panels of a run, matched to its variants."""
 
-    frequencies: MatchedFrequencies | None
+    frequencies: genotype_coding.MatchedFrequencies | None
     ld: LdPanel | None = None  # genotypes for the linkage disequilibrium
     settled: PanelDesign | None = None  # choices that an earlier run made from `ld`
     loadings: Loadings | None = None  # of principal components
@@ -654,7 +653,7 @@ def design_panel(
     request = files.sha256_of_json({"version": _VERSION, **choices, "design": design.digest})
     if settled is not None and settled.request == request:
         return settled
-    measured = _variances(panel, design.genotypes, design.boundaries)
+    measured = ld_components.variances_outside(panel, design.genotypes, design.boundaries)
     # At most 4,096 means of neighbouring eigenvalues, in descending order.
     ordered = np.sort(np.concatenate(measured))[::-1]
     width = math.ceil(len(ordered) / _EIGENVALUES)
@@ -724,8 +723,7 @@ def write_maps(path: Location, panel: LdPanel, design: Design) -> ld_components.
     cuts = chosen.boundaries[1:-1]
     rows = np.split(chosen.chosen.astype(np.intp), cuts)
     vectors = ld_components.components(panel, design.genotypes, design.boundaries, rows)
-    scales = np.split(np.sqrt(chosen.squared_norms), cuts)
-    maps = map(ld_components.component_map, vectors, scales)
+    maps = map(ld_components.component_map, vectors, np.split(np.sqrt(chosen.squared_norms), cuts))
     return ld_components.write_components(path, design.panel.request, maps)
 
 
@@ -765,20 +763,8 @@ def errors_of_gram(design: Design, mechanism: noise_plan.Mechanism, heritability
     return np.concatenate(variances)
 
 
-@lru_cache(maxsize=1)
-def _variances(
-    panel: LdPanel, coding: genotype_coding.GenotypeCoding, boundaries: tuple[int, ...]
-) -> tuple[Floats, ...]:
-    """Return `variances_outside` of every block, kept for the next design of the same panel."""
-    return tuple(ld_components.variances_outside(panel, coding, boundaries))
-
-
 def _component_design(
-    blocks: tuple[Floats, ...],
-    design: Design,
-    signal: float,
-    residual: float,
-    noise: float,
+    blocks: tuple[Floats, ...], design: Design, signal: float, residual: float, noise: float
 ) -> ComponentDesign:
     """Divide the norm of a row among the components with the given variances in each block.
 
@@ -814,8 +800,7 @@ def with_panel(design: Design, panel: PanelDesign) -> Design:
         return replace(design, panel=panel)
     columns = panel.components
     total = float(columns.variances.sum())
-    starts = columns.boundaries[:-1]
-    by_block = np.add.reduceat(columns.variances, starts)
+    by_block = np.add.reduceat(columns.variances, columns.boundaries[:-1])
     sizes = np.array(columns.sizes)
     most = LARGEST_OUTPUT**2 * sizes
     norms = np.ceil((1.3 + 8 / np.sqrt(sizes)) * by_block).astype(np.int64)

@@ -11,7 +11,6 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.machine import usable_cpus
 from primo_scale.methods import effects, second_round
-from primo_scale.methods import solve as phenotype_scale
 from primo_scale.methods import solve as solving
 from primo_scale.methods.linear_algebra import Float64, missing_rescale
 from primo_scale.methods.solve import PanelComponents, Solution
@@ -61,8 +60,7 @@ def _solved(
     matrices, mechanism = private.matrices, private.mechanism
     n_samples, observed = people_of(matrices)
     rescale = missing_rescale(observed, n_samples)
-    eigenvalues = design.eigenvalues(planned.store.variants)
-    response = design.clip_response(1 / rescale, eigenvalues)
+    response = design.clip_response(1 / rescale, design.eigenvalues(planned.store.variants))
     unit = design.genotypes.unit
     components = panel_components(design, request.work_dir, n_samples)
     bounds = design.bounds
@@ -110,28 +108,24 @@ def _solved(
             solution.n_limited, design.layout.n_phenotypes,
             "" if given else "give --pc-loadings, or ",
         )  # fmt: skip
-    summary, variants = None, planned.store.variants
+    summary, variants, codings = None, planned.store.variants, (design.genotypes, design.outcomes)
     if request.sumstats:
         from primo_scale.publication.weights import count_left_out  # loads SciPy
 
         # Effects of any size are stated, because their errors are stated with them.
         inputs = replace(inputs, rescale=missing_rescale(observed, n_samples, least=1 / n_samples))
         variances = design.genotypes.variances * response.gram_share
-        marginal = phenotype_scale.marginal_effects(matrices, inputs, variances)
+        marginal = solving.marginal_effects(matrices, inputs, variances)
         if left_out := count_left_out(variants):
             LOGGER.warning(
                 "--sumstats: %d of %d variants are left out, because they have no position on an "
                 "autosome or alleles other than A, C, G and T", left_out, len(variants),
             )  # fmt: skip
-        effect, error = phenotype_scale.effects_per_allele(
-            marginal, design.genotypes, design.outcomes, response
-        )
-        frequency = design.genotypes.frequency
-        summary = SummaryStatistics(effect, error, frequency)
-    digits = None if mechanism is None else phenotype_scale.PRIVATE_DIGITS
-    lattice = solution.genotypes, solution.fixed
-    per_allele, intercept, of_covariates = phenotype_scale.to_dosage_scale(
-        lattice, design.genotypes, design.outcomes, response, digits=digits
+        effect, error = solving.effects_per_allele(marginal, *codings, response)
+        summary = SummaryStatistics(effect, error, design.genotypes.frequency)
+    digits = None if mechanism is None else solving.PRIVATE_DIGITS
+    per_allele, intercept, of_covariates = solving.to_dosage_scale(
+        (solution.genotypes, solution.fixed), *codings, response, digits=digits
     )
     weights = ScoringWeights(
         variants=variants,

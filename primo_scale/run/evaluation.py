@@ -34,6 +34,8 @@ _COLUMNS = (
     *("auc_upper", "liability_r2", "liability_r2_lower", "liability_r2_upper"),
 )
 _LEVELS = r"^measures_|_value$"
+_Columns = dict[str, accuracy.Floats]
+_Codes = dict[str, tuple[float, float]]  # of controls and cases of phenotypes known to be binary
 
 
 @dataclass(frozen=True)
@@ -205,25 +207,22 @@ def evaluate(request: options.EvaluationRequest) -> Evaluation:
 
 def _offset(
     file: scoring.ScoringFile,
-    phenotype: str,
+    name: str,
     values: accuracy.Floats,
-    covariates: Mapping[str, accuracy.Floats],
-    codes: Mapping[str, tuple[float, float]],
+    covariates: _Columns,
+    codes: _Codes,
 ) -> accuracy.Floats | None:
-    """Return the part of a release's prediction that is not the score, or None.
-
-    `codes` are those of controls and cases of phenotypes that are known to be binary.
-    """
+    """Return the part of a release's prediction of a phenotype that is not the score, or None."""
     if file.release is None:
         return None
-    table = file.release.covariates[phenotype].astype(float)
+    table = file.release.covariates[name].astype(float)
     if not {*table.index} <= {formats.INTERCEPT, *covariates}:
         return None
     offset = np.full_like(values, table[formats.INTERCEPT])
-    for name, column in covariates.items():
-        offset += table.get(name, 0.0) * column
-    if phenotype in file.codes:  # the release's codes, which may be others than the table's
-        offset += codes[phenotype][0] - file.codes[phenotype][0]
+    for covariate, column in covariates.items():
+        offset += table.get(covariate, 0.0) * column
+    if name in file.codes:  # the release's codes, which may be others than the table's
+        offset += codes[name][0] - file.codes[name][0]
     return offset
 
 
@@ -254,12 +253,10 @@ def _slope(file: scoring.ScoringFile, result: ScoreResult) -> tuple[str, float, 
     )
 
 
-def _read_columns(
-    path: Path, wanted: Sequence[str] | None, samples: tables.SampleTable
-) -> dict[str, accuracy.Floats]:
+def _read_columns(path: Path, given: Sequence[str] | None, samples: tables.SampleTable) -> _Columns:
     """Return columns of a table, nan where a person has no row or the value is missing."""
     table = open_outcome_table(path)
-    names = table.matching(wanted)
+    names = table.matching(given)
     values = np.full((len(samples), len(names)), np.nan)
     for people, matched in match_people(table, names, samples):
         values[people] = matched
@@ -278,10 +275,8 @@ def _read_groups(path: Path, samples: tables.SampleTable) -> dict[str, npt.NDArr
 
 
 def _take_codes(
-    phenotypes: dict[str, accuracy.Floats],
-    files: Sequence[scoring.ScoringFile],
-    prevalence: Collection[str],
-) -> dict[str, tuple[float, float]]:
+    phenotypes: _Columns, files: Sequence[scoring.ScoringFile], prevalence: Collection[str]
+) -> _Codes:
     """Make values missing that are no code of a binary phenotype, and return the codes.
 
     Releases and prevalences say which phenotypes are binary. As in plink, one with the value 2 has

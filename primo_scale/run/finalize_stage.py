@@ -54,8 +54,7 @@ def finalize_stage(planned: PlannedRelease) -> None:
         publish(planned, solve(planned, private_statistics.not_private(raw)))
     else:
         run_log.LOGGER.debug("method %s: %s", chosen.method.name, chosen.reason)
-        mechanism = _with_hold_out(planned, plan.mechanism_of(design, chosen))
-        _release_privately(raw, planned, mechanism)
+        _release_privately(raw, planned, _with_hold_out(planned, plan.mechanism_of(design, chosen)))
 
 
 def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
@@ -101,8 +100,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         with deferred(), run_log.progress_bar("draw noise", "pieces") as move:
             private, second = paying.draw_statistics(raw, first, payer, charge, move), None
             if design.rounds == 2:
-                work_dir = request.work_dir
-                directions, own, sums = open_second_round(design, mechanism, work_dir, raw)
+                directions, own, sums = open_second_round(design, mechanism, request.work_dir, raw)
                 values = paying.draw_second_round(sums, own, mechanism, payer, charge)
                 second = directions, own, values
                 mechanism = replace(mechanism, second_round=own)
@@ -119,24 +117,20 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
             solved = solve(planned, private, second)
             if (noise := mechanism.hold_out) is not None:
                 explained = explained_by_covariates(design, solved.weights, request.work_dir)
-                weights = solved.weights
+                weights, coding = solved.weights, design.outcomes
 
                 def score() -> private_statistics.ScoredPeople:
-                    outcomes = _outcomes(raw, planned)
-                    return score_held_out(
-                        store, outcomes, design, weights, explained, request.work_dir
-                    )
+                    held_out = store, _outcomes(raw, planned), design
+                    return score_held_out(*held_out, weights, explained, request.work_dir)
 
                 noisy = paying.measure_once(weights.per_allele, score, mechanism, payer, charge)
                 paying.record_statistics(payer, private, charge, noisy)
-                stated = state_hold_out(
-                    noisy, noise, design.outcomes, request.calibrate, *design.groups
-                )
-                calibration = calibrated(weights, explained, stated, design.outcomes)
+                stated = state_hold_out(noisy, noise, coding, request.calibrate, *design.groups)
+                calibration = calibrated(weights, explained, stated, coding)
                 solved = replace(solved, weights=calibration, hold_out=stated)
             signer = Signer(ledger.public_key, ledger.sign)
             digest = publish(planned, solved, payment=payment, signer=signer)
-            ledger.mark_published(charge, digest)
+        ledger.mark_published(charge, digest)
 
 
 def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes import coding, filters, pandas_plink, tables
+from primo_scale.genotypes import coding, filters, tables
 from primo_scale.genotypes import ingest as ingest_plan
 from primo_scale.genotypes import store as stores
-from primo_scale.genotypes.ingest import carry_out, copy_genotypes, ingest
+from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.panel.ld import LdPanel, open_ld_panel
@@ -69,16 +69,13 @@ def _selection_of(files: GenotypeFiles, ld_panel: tuple[Path, ...] | None) -> fi
 
 
 def planned_genotypes(
-    files: GenotypeFiles | pandas_plink.PlinkArray,
-    destination: Path,
-    *,
-    ld_panel: tuple[Path, ...] | None = None,
+    files: GenotypeFiles | PlinkArray, destination: Path, ld_panel: tuple[Path, ...] | None
 ) -> GenotypeStore:
     """Return the finished store at `destination`, or the tables of the one to be written there.
 
     The ingest compares a finished store with an array, which has to be read for this.
     """
-    if isinstance(files, pandas_plink.PlinkArray):
+    if isinstance(files, PlinkArray):
         plan = files.plan(destination)
     else:
         plan = ingest_plan.plan_ingest(
@@ -86,7 +83,7 @@ def planned_genotypes(
         )
     finished = stores.open_genotype_store(destination) if destination.exists() else None
     request, _ = ingest_plan.recorded_request(plan)
-    if request is not None and not isinstance(files, pandas_plink.PlinkArray):
+    if request is not None and not isinstance(files, PlinkArray):
         where = plan.partial if finished is None else destination
         ingest_plan.check_same_request(plan, request, where)
     if finished is not None:
@@ -105,7 +102,7 @@ def planned_genotypes(
 
 @stage("ingest")
 def ingest_stage(
-    files: GenotypeFiles | pandas_plink.PlinkArray,
+    files: GenotypeFiles | PlinkArray,
     destination: Path,
     *,
     planned: GenotypeStore | None = None,
@@ -117,13 +114,13 @@ def ingest_stage(
     `planned` is the result of `planned_genotypes` for the same files.
     """
     with progress_bar("ingest", "partitions") as move:
-        if isinstance(files, pandas_plink.PlinkArray):
+        if isinstance(files, PlinkArray):
             store = files.ingest(destination, move)
         elif isinstance(planned, PlannedGenotypes):
-            store = carry_out(planned.plan, move)
+            store = ingest_plan.carry_out(planned.plan, move)
         else:
             selection = _selection_of(files, ld_panel)
-            store = planned or ingest(
+            store = planned or ingest_plan.ingest(
                 files.sources,
                 destination,
                 selection=selection,
@@ -149,7 +146,7 @@ def ingest_stage(
 def copy_stage(store: GenotypeStore, destination: Location) -> GenotypeStore:
     """Copy a store to another location, or find the finished copy, and return the store there."""
     with progress_bar("copy", "pieces") as move:
-        copied = copy_genotypes(store, destination, on_progress=move)
+        copied = ingest_plan.copy_genotypes(store, destination, on_progress=move)
     LOGGER.info("%s: copied and read back, the same as %s", destination, store.path)
     return copied
 
@@ -170,8 +167,7 @@ def importance_by(
 
     def importance(variants: tables.VariantTable) -> filters.Importance:
         """Return the importance of each variant."""
-        file = read_public(path, None)
-        matched = match_weights(file, variants, may_be_wider=True)
+        matched = match_weights(read_public(path, None), variants, may_be_wider=True)
         LOGGER.info("extract_by_prior %s: %s", path, matched.counts.in_words())
         its = variants.select(matched.variants)
         frequency = coding.read_reference_frequencies(ref_freq, its).a1_frequency

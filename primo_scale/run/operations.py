@@ -58,8 +58,7 @@ def ingest(request: options.IngestRequest) -> GenotypeStore:
     """
     if not request.out.exists():
         publishing.refuse_unwritable(request.out)
-    variants = request.chunk_variants or request.sources.packing.chunk_shape[0]
-    shape = variants, request.chunk_samples
+    shape = request.chunk_variants or request.sources.packing.chunk_shape[0], request.chunk_samples
     with files.files_private():
         return ingest_stage(request, request.out, ld_panel=request.ld_panel, chunk_shape=shape)
 

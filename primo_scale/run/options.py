@@ -31,9 +31,6 @@ GENOTYPES, OUTCOMES, PRIVACY, FILES, MODEL, MACHINES = HEADINGS
 FORMATS = ("bfile", "pfile", "bgen", "vcf", "vcz")
 
 
-_ORDERS = fields.choice(("ref-first", "ref-last", "ref-unknown"))
-
-
 def _chromosomes(value: Any, _: str) -> tuple[str, ...]:
     from primo_scale.genotypes.tables import parse_chromosomes  # loads NumPy
 
@@ -76,7 +73,9 @@ class GenotypeInputs(Checked):
     vcf: tuple[Path, ...] | None = option(fields.PATHS, excludes="vcz")
     vcz: tuple[Path, ...] | None = option(fields.PATHS)
     sample: Path | None = option(fields.FILE, needs="bgen")
-    bgen_order: str | None = option(_ORDERS, expert=True, needs="bgen")
+    bgen_order: str | None = option(
+        fields.choice(("ref-first", "ref-last", "ref-unknown")), expert=True, needs="bgen"
+    )
     dosages: bool = option(fields.FLAG)
 
     @property

@@ -10,15 +10,12 @@ from contextlib import contextmanager
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.humanize import examples
-from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Account, Balance
 from primo_scale.ledger.ledger import Ledger, Receipt, opening_command
-from primo_scale.outcomes.store import RawAdjustment
 from primo_scale.privacy import payment
-from primo_scale.privacy.mechanism import Guarantee, release_cost
+from primo_scale.privacy.mechanism import Guarantee
 from primo_scale.privacy.payment import Payer
 from primo_scale.run import run_log, work_directory
-from primo_scale.run.design import Design
 from primo_scale.run.options import RunRequest
 
 # Stands for the name that the custodian gives a cohort whose identifier is not made yet.
@@ -87,17 +84,3 @@ def log_payment(what: str, receipt: Receipt, payer: Payer) -> Balance:
     level = logging.WARNING if receipt.lost else logging.INFO  # a warning of a second payment
     run_log.LOGGER.log(level, "%s: %s", what, receipt.summary)
     return balance
-
-
-def pay_for_release(
-    store: GenotypeStore, request: RunRequest, design: Design, raw: RawAdjustment, norm: int
-) -> payment.NoisyAdjustment:
-    """Pay for a release, and draw the adjustment of its phenotypes; a retry finds it at no cost."""
-    given = design.guarantee
-    if given is None:
-        raise ValueError("phenotypes are adjusted for a private release")
-    cost = release_cost(given, design.subsample)
-    with payer_of(request, store, given) as payer, deferred():
-        bought, receipt = payment.pay_for_adjustment(raw, norm, given, cost, payer)
-        log_payment("release", receipt, payer)
-    return bought

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, pairwise
@@ -370,17 +369,15 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     if not isinstance(request, options.ReleaseRequest) or isinstance(request.genotypes, Location):
         store = open_genotype_store(request.genotypes)
     else:
-        store = planned_genotypes(request.files, destination, ld_panel=request.ld_panel)
+        store = planned_genotypes(request.files, destination, request.ld_panel)
     genotypes = store
     known = designs.find_design(work_dir / work_directory.DESIGN)
     coding, loadings = public_inputs.outcome_coding(request, request, store)
     phenotypes = [p.name for p in coding.phenotypes]
     check_names(store.variants, phenotypes, [c.name for c in coding.covariates])
     pgs_file_stems(phenotypes)  # refuses names that make equal ones
-    panels = public_inputs.read_panels(
-        request, store, coding, loadings,
-        private=not request.non_private, settled=None if known is None else known.panel,
-    )  # fmt: skip
+    settled = None if known is None else known.panel
+    panels = public_inputs.read_panels(request, store, coding, loadings, settled)
     if isinstance(request, options.ReleaseRequest) and request.score_features:
         from primo_scale.run.score_features import read_features  # loads pandas
 
@@ -447,8 +444,7 @@ def prepare_release(request: FinalizeRequest) -> designs.PlannedRelease:
     _expected_accuracy(design, store, release.chosen, request)
     if not request.non_private and design.guarantee is not None:
         payments.announce_opening(store, design.guarantee, request)
-    memory = release_memory(design, release.chosen, sumstats=request.sumstats)
-    refuse_small_memory(design, memory)
+    refuse_small_memory(design, release_memory(design, release.chosen, sumstats=request.sumstats))
     return release
 
 
@@ -567,8 +563,7 @@ def _expected_accuracy(
     if not private:
         return None
     heritability = PRIOR_HERITABILITY * store.heritability_share  # of which variants explain it
-    mechanism = mechanism_of(design, chosen)
-    expected = forecast_release(design, store.variants, mechanism, heritability)
+    expected = forecast_release(design, store.variants, mechanism_of(design, chosen), heritability)
     assumed = ""
     if store.heritability_share < 1:
         assumed = f", {heritability:.2g} of it by these variants"
@@ -722,7 +717,10 @@ def _sum_needs(
         disk += ingest.store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)
     sums = replace(sums, disk_bytes=disk)
-    line = check_needs(sums, request.profile, request.work_dir, bytes_there=_bytes_below(there))
+    # The directories need not exist.
+    below = (f for path in there if isinstance(path, Path) for f in path.rglob("*") if f.is_file())
+    there_bytes = sum(file.stat().st_size for file in below)
+    line = check_needs(sums, request.profile, request.work_dir, bytes_there=there_bytes)
     LOGGER.info("pre-flight: %s, kernel %s", line, kernel)
     LOGGER.debug(
         "pre-flight: noise and weights take %s of memory, in blocks of up to %d variants",
@@ -737,9 +735,3 @@ def _n_directions(design: Design) -> int:
     The number depends on noisy statistics, and this is more than in releases that were measured.
     """
     return design.layout.n_variants * design.layout.n_phenotypes
-
-
-def _bytes_below(places: Sequence[Location]) -> int:
-    """Return the bytes of files in directories of this machine, which need not exist."""
-    local = [path for path in places if isinstance(path, Path)]
-    return sum(f.stat().st_size for path in local for f in path.rglob("*") if f.is_file())

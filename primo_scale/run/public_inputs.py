@@ -12,7 +12,7 @@ from __future__ import annotations
 import io
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes import coding as genotype_coding
 from primo_scale.genotypes.coding import MOST_MATCHED, MatchedFrequencies
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
-from primo_scale.genotypes.tables import NOT_REPORTED, Index, SampleTable, VariantTable
+from primo_scale.genotypes.tables import NOT_REPORTED, Index, VariantTable
 from primo_scale.interruption import check
 from primo_scale.machine import n_threads
 from primo_scale.methods.effects import PublicScores
@@ -45,7 +45,6 @@ from primo_scale.verify import document as statements
 if TYPE_CHECKING:
     import pandas as pd
 
-    from primo_scale.evaluation.score_features import ScoreFeatures
     from primo_scale.evaluation.scores import Genotypes, MatchedWeights, ScoringFile
 
 _PRIOR = "--prior-weights"
@@ -90,12 +89,10 @@ def _given(path: Path | None) -> Path:
 
 
 def read_panels(
-    model: options.Model,
+    model: options.AccumulateRequest,
     store: GenotypeStore,
     coding: OutcomeCoding,
     loadings: Loadings | None,
-    *,
-    private: bool,
     settled: PanelDesign | None,
 ) -> PublicPanels:
     """Read the public panels of a model, and warn of what costs accuracy."""
@@ -122,7 +119,7 @@ def read_panels(
         )  # fmt: skip
         _warn_of_few_matches("--ld-panel", ld.n_matched, store)
     populations = _read_populations(model.panel_populations, ld, loadings, coding)
-    if frequencies is not None and private:
+    if frequencies is not None and not model.non_private:
         _warn_of_own_frequencies(frequencies, store)
     if frequencies is not None and ld is not None:
         warn_of_other_population(ld, frequencies)
@@ -288,9 +285,7 @@ def read_prior_scores(
 ) -> tuple[PublicScores | None, tuple[statements.StatedScore, ...]]:
     """Read the public scores of a release and their origins, and log how they match."""
     phenotypes = [p.name for p in design.outcomes.phenotypes]
-    columns = [
-        column for file in priors for column in read_columns(file, variants, phenotypes, build)
-    ]
+    columns = [each for file in priors for each in read_columns(file, variants, phenotypes, build)]
     if not columns:
         return None, ()
     multiplier = design.genotypes.multiplier.astype(np.float64)
@@ -387,8 +382,32 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
     of the cohort must not be among them.
     """
     source, spread, weights, step = _matched(path, store.variants)
-    ranges, people = _bounds(path, bounds, spread, source.n_variants, store.samples)
-    return Loadings(source, ranges, weights, step, people)
+    known: Collection[str] = ()
+    if bounds is not None:
+        known = outcome_codes.names_with_bounds(bounds).intersection(spread)
+    read = () if bounds is None else outcome_codes.read_covariate_bounds(bounds, tuple(known))
+    by_name = {each.name: each for each in read}
+    wanted, people = [name for name in spread if name not in by_name], frozenset[str]()
+    if wanted:  # the range in the panel, and what sampling adds to it
+        remedy = "Compute the same scores of the panel's people with plink2 --score"
+        scores = _beside(path, (_PANEL_SCORES,), f"{remedy}, or give bounds in --covar-bounds")
+        columns = [f"{name}_AVG" for name in wanted]
+        table = _read_table(scores, (_PERSON, *columns), (_PERSON, *columns).__contains__)
+        store.samples.refuse_shared_people(table[_PERSON], scores)
+        people = frozenset(table[_PERSON])
+        # Loadings fit the panel's people, so that the variance of a component without structure
+        # is far above that in others: the edge of the Marchenko-Pastur law, and more by LD.
+        edge = min(spread.values()) * (1 + math.sqrt(source.n_variants / len(table)))
+        fitted = _LARGEST_NOISE * edge**2
+        noise = min(fitted, _LARGEST_NOISE * float(table[columns].var().min()))
+        for name in wanted:
+            values, margin = table[f"{name}_AVG"], _MARGIN * spread[name]
+            others = math.sqrt(spread[name] ** 2 + max(float(values.var()) - noise, 0.0))
+            far = _FARTHEST * others
+            low = max(float(values.min()) - margin, float(values.mean()) - far)
+            high = min(float(values.max()) + margin, float(values.mean()) + far)
+            by_name[name] = outcome_codes.CovariateBounds(name, low, high, (low + high) / 2)
+    return Loadings(source, tuple(by_name[name] for name in spread), weights, step, people)
 
 
 def components_of(path: Path, genotypes: Genotypes) -> dict[str, Float64]:
@@ -433,7 +452,12 @@ def _matched(
             remedy="Write both files with the same plink2 command",
         )
     spread = np.sqrt((matched.per_allele1**2).sum(axis=0)) / len(frequency)
-    weights, step = _standardised(matched, frequency)
+    # Of loadings times standardised genotypes, the mean: a missing genotype counts as the mean of
+    # the panel, and a variant without variance there as 0.
+    sd = np.sqrt(2 * frequency * (1 - frequency))
+    each = np.divide(1 / len(sd), sd, out=np.zeros_like(sd), where=sd > 0)
+    of_copies = matched.per_allele1 * each[:, None]
+    weights, step = exact_weights(matched.variants, of_copies, 2 * frequency, matched.counts)
     LOGGER.info("--pc-loadings: %s", matched.counts.in_words())
     digests = [files.sha256_of_file(path), files.sha256_of_file(frequencies)]
     stated = statements.StatedLoadings(
@@ -494,36 +518,30 @@ def score_everybody(
             move(done, len(starts))
 
 
-def genotypes_by_components(
-    loadings: Loadings,
-    genotypes: genotype_coding.GenotypeCoding,
-    outcomes: OutcomeCoding,
-    features: ScoreFeatures | None = None,
-) -> Float64:
-    """Return the regression of coded genotypes on the codes of the components, shape (d, k).
+def write_ancestry(path: Path, panels: PublicPanels, design: Design) -> None:
+    """Store the regression of coded genotypes on the codes of the components, if there are any.
 
-    If there are score features, it is that of their codes.
+    It has the shape (d, k). If there are score features, it is that of their codes.
 
     For orthogonal loadings a of standardised genotypes z, the component p = s a'z explains
     ``a p / (s |a|^2)`` of z. It is a function of the public loadings alone.
     """
+    loadings, features, genotypes = panels.loadings, panels.features, design.genotypes
+    if loadings is None:
+        return
     matched = loadings.weights
     frequency = matched.centre / 2
     sd = np.sqrt(2 * frequency * (1 - frequency))[:, None]
     per_sd = matched.per_allele1 * loadings.step * sd
     slopes = per_sd * sd / np.maximum((per_sd**2).sum(axis=0), np.finfo(np.float64).tiny)
-    scale = [each.scale for each in outcomes.covariates[-len(loadings.bounds) :]]
+    scale = [each.scale for each in design.outcomes.covariates[-len(loadings.bounds) :]]
     n_variants = len(genotypes.multiplier) if features is None else features.source.n_variants
     found = np.zeros((n_variants, len(scale)))
     found[matched.variants] = slopes
     found = found if features is None else features.in_copies(found)
-    return np.asarray(found * genotypes.multiplier[:, None] / scale)
-
-
-def write_ancestry(path: Path, slopes: Float64) -> None:
-    """Store the result of `genotypes_by_components`, which is public."""
+    found = found * genotypes.multiplier[:, None] / scale
     content = io.BytesIO()
-    np.save(content, slopes.astype(np.float32), allow_pickle=False)
+    np.save(content, found.astype(np.float32), allow_pickle=False)
     files.write_atomically(path, content.getvalue())
 
 
@@ -534,17 +552,6 @@ def read_ancestry(path: Path) -> npt.NDArray[np.float32]:
     except (OSError, ValueError) as error:
         remedy = "Run accumulate again, which writes it anew"
         raise InputError("is missing or damaged", where=path, remedy=remedy) from error
-
-
-def _standardised(matched: MatchedWeights, frequency: Float64) -> tuple[MatchedWeights, float]:
-    """Return weights for the mean of loadings times standardised genotypes, and their unit.
-
-    A missing genotype counts as the mean of the panel, and a variant without variance there as 0.
-    """
-    sd = np.sqrt(2 * frequency * (1 - frequency))
-    each = np.divide(1 / len(sd), sd, out=np.zeros_like(sd), where=sd > 0)
-    weights = matched.per_allele1 * each[:, None]
-    return exact_weights(matched.variants, weights, 2 * frequency, matched.counts)
 
 
 def exact_weights(
@@ -560,46 +567,6 @@ def exact_weights(
     step = 2.0 ** math.ceil(math.log2(largest * _CENTRE / _EXACT) + 1)
     integers, centre = np.rint(weights / step), np.rint(centre * _CENTRE) / _CENTRE
     return MatchedWeights(variants, integers, -(centre @ integers), centre, counts), step
-
-
-def _bounds(
-    path: Path,
-    given: Path | None,
-    spread: Mapping[str, float],
-    n_variants: int,
-    cohort: SampleTable,
-) -> tuple[tuple[outcome_codes.CovariateBounds, ...], frozenset[str]]:
-    """Return the bounds of a table, or the range in the panel and what sampling adds to it.
-
-    They come with the panel's people, if these gave a range.
-    `spread` is that of `_matched`.
-    """
-    known: Collection[str] = (
-        () if given is None else outcome_codes.names_with_bounds(given).intersection(spread)
-    )
-    read = () if given is None else outcome_codes.read_covariate_bounds(given, tuple(known))
-    by_name = {each.name: each for each in read}
-    wanted, people = [name for name in spread if name not in by_name], frozenset[str]()
-    if wanted:
-        remedy = "Compute the same scores of the panel's people with plink2 --score"
-        scores = _beside(path, (_PANEL_SCORES,), f"{remedy}, or give bounds in --covar-bounds")
-        columns = [f"{name}_AVG" for name in wanted]
-        table = _read_table(scores, (_PERSON, *columns), (_PERSON, *columns).__contains__)
-        cohort.refuse_shared_people(table[_PERSON], scores)
-        people = frozenset(table[_PERSON])
-        # Loadings fit the panel's people, so that the variance of a component without structure
-        # is far above that in others: the edge of the Marchenko-Pastur law, and more by LD.
-        edge = min(spread.values()) * (1 + math.sqrt(n_variants / len(table)))
-        fitted = _LARGEST_NOISE * edge**2
-        noise = min(fitted, _LARGEST_NOISE * float(table[columns].var().min()))
-        for name in wanted:
-            values, margin = table[f"{name}_AVG"], _MARGIN * spread[name]
-            others = math.sqrt(spread[name] ** 2 + max(float(values.var()) - noise, 0.0))
-            far = _FARTHEST * others
-            low = max(float(values.min()) - margin, float(values.mean()) - far)
-            high = min(float(values.max()) + margin, float(values.mean()) + far)
-            by_name[name] = outcome_codes.CovariateBounds(name, low, high, (low + high) / 2)
-    return tuple(by_name[name] for name in spread), people
 
 
 def read_deployment(path: Path) -> statements.Deployment:
@@ -621,8 +588,7 @@ def read_deployment(path: Path) -> statements.Deployment:
 
 def _beside(path: Path, suffixes: tuple[str, ...], remedy: str) -> Path:
     """Return the first of the files of the same prefix that exists."""
-    prefix = path.name.removesuffix(_SUFFIX)
-    found = [path.with_name(prefix + suffix) for suffix in suffixes]
+    found = [path.with_name(path.name.removesuffix(_SUFFIX) + suffix) for suffix in suffixes]
     for each in found:
         if each.is_file():
             return each

@@ -78,8 +78,11 @@ def make_statement(
     design: Design, solved: estimation.Solved, payment: Payment | None, genome_build: str
 ) -> stated.ReleaseDocument:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
-    on_scores = solved.chosen.scores is not None
-    definition = wording.effective_size_in_words(None, on_scores=on_scores)
+    definition = wording.effective_size_in_words(
+        None if payment is None else payment.heritability,
+        on_scores=solved.chosen.scores is not None,
+        stacked=bool(design.features),
+    )
     chosen, solution = solved.chosen, solved.solution
     hidden = payment is not None and payment.mechanism.promise.n_is_private
     statement = stated.ReleaseDocument(
@@ -120,9 +123,6 @@ def make_statement(
     inputs, mechanism = statement.public_inputs, payment.mechanism
     if payment.chosen_by_score:
         inputs = structs.replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
-    definition = wording.effective_size_in_words(
-        payment.heritability, on_scores=on_scores, stacked=bool(design.features)
-    )
     n_fixed = 1 + len(design.outcomes.covariates)
     return structs.replace(
         statement,
@@ -172,7 +172,7 @@ def state_mechanism(
     """
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
     block_norms = None if mechanism.split is None else bounds.block_norms
-    queries = _queries(mechanism, block_norms, n_fixed, adjustment)
+    queries = _queries(mechanism, adjustment, n_fixed)
     own, second_round = mechanism.second_round, None
     if own is not None:
         second_round = stated.StatedSecondRound(own.directions, own.row_norm, own.phenotype_norm)
@@ -199,13 +199,11 @@ def state_mechanism(
 
 
 def _queries(
-    mechanism: Mechanism,
-    block_norms: tuple[int, ...] | None,
-    n_fixed: int,
-    adjustment: PaidAdjustment,
+    mechanism: Mechanism, adjustment: PaidAdjustment, n_fixed: int
 ) -> tuple[stated.StatedQuery, ...]:
-    """Return every statistic with noise; X'X has a part for each of the `block_norms`."""
+    """Return every statistic with noise; X'X has a part for each bound that splits the shift."""
     bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
+    block_norms = None if mechanism.split is None else bounds.block_norms
     apart = mechanism.hold_out or noise_plan.HoldOut(0, 0.0, 0.0, "")
     own = mechanism.second_round or noise_plan.SecondRound(1, 1, 1, 0.0)
     d, l, adjacency = sum(bounds.block_sizes), bounds.n_phenotypes, promise.adjacency  # noqa: E741
@@ -571,15 +569,7 @@ def publish(
     for caution in wording.ancestry_notes(document):
         LOGGER.warning("%s", caution)
     LOGGER.debug("to score people: %s", " ".join(scoring_command(document, request.out)))
-    out = request.out.absolute()
-    _tell_result(document, out)
-    LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
-    return sha256_of_file(request.out / stated.RELEASE.name)
-
-
-def _tell_result(document: stated.Document, out: Path) -> None:
-    """Log what a release is worth, and what to do with it."""
-    accuracy, ledger = document["accuracy"], document["ledger"]
+    accuracy, ledger, out = document["accuracy"], document["ledger"], request.out.absolute()
     LOGGER.info("%s", document["stamp"])
     if document["hold_out"] is None and accuracy["r_squared"] is not None:
         LOGGER.info(
@@ -593,3 +583,5 @@ def _tell_result(document: stated.Document, out: Path) -> None:
         )
     LOGGER.info("report: %s", out / files.REPORT_FILE)
     LOGGER.info("next: primo-scale verify %s", out)
+    LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
+    return sha256_of_file(request.out / stated.RELEASE.name)

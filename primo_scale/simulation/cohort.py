@@ -25,7 +25,7 @@ from primo_scale.genotypes.tables import LARGEST_POSITION, VariantTable
 from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.packed import MISSING, decode, packed_width
-from primo_scale.machine import usable_cpus
+from primo_scale.machine import in_threads, usable_cpus
 from primo_scale.storage.files import text_published_at_end
 
 Float64 = npt.NDArray[np.float64]
@@ -235,17 +235,6 @@ _READABLE = 0o644  # by every user: the simulated people are not real
 _TRAIT_BOUND = 5  # standard deviations of a trait whose mean is 0
 
 
-def refuse_others(prefix: str) -> None:
-    """Refuse to overwrite the files of people who are not simulated."""
-    path = Path(f"{prefix}.fam")
-    if path.is_file() and not path.read_bytes().startswith(_COHORT.encode()):
-        raise InputError(
-            "is not of a simulated cohort and would be overwritten",
-            where=path,
-            remedy="Choose another --out",
-        )
-
-
 def write_genotypes(
     prefix: str, slabs: Iterable[GenotypeSlab], variants: VariantTable, n_people: int
 ) -> None:
@@ -331,7 +320,13 @@ def simulate(
 
     The parameters are those of `primo_scale.run.options.SimulationRequest`.
     """
-    refuse_others(out)
+    fam = Path(f"{out}.fam")
+    if fam.is_file() and not fam.read_bytes().startswith(_COHORT.encode()):
+        raise InputError(
+            "is not of a simulated cohort and would be overwritten",
+            where=fam,
+            remedy="Choose another --out",
+        )
     panel = read_panel(bfile)
     table, panel_row, starts = lay_out_sites(panel, variants or len(panel.variants))
     mosaic = Mosaic(panel.codes, panel_row, starts, mean_segment, missing, seed)
@@ -339,8 +334,7 @@ def simulate(
     write_genotypes(out, genotype_slabs(mosaic, samples), table, samples)
     effects = None
     if model.names:
-        frequency = panel.a1_frequency[panel_row]
-        effects = draw_effects(mosaic, frequency, model, seed=effects_seed)
+        effects = draw_effects(mosaic, panel.a1_frequency[panel_row], model, seed=effects_seed)
         write_effects(out, effects, table, model)
     write_bounds(out, model)
     write_people(out, simulate_people(mosaic, samples, model, effects), model, seed)
@@ -445,8 +439,7 @@ def score_people(mosaic: Mosaic, people: range, scores: GenotypeScores, n_scores
         _add_scores(panel, ends, scale, people_now, scores, found)
         sums[first : first + step] = found.T
 
-    with ThreadPoolExecutor(usable_cpus()) as threads:
-        list(threads.map(score, range(0, len(people), step)))
+    in_threads(score, range(0, len(people), step), usable_cpus())
     return sums
 
 
@@ -462,8 +455,7 @@ def population_variance(mosaic: Mosaic, scores: GenotypeScores) -> float:
     rho, (variants, _, values) = 1 - 1 / mosaic.mean_segment, scores
     chromosome = np.cumsum(mosaic.chromosome_starts)[variants]
     gaps = np.diff(variants, prepend=0)
-    same = np.diff(chromosome, prepend=0) == 0
-    discount = np.where(same, rho**gaps, 0.0)
+    discount = np.where(np.diff(chromosome, prepend=0) == 0, rho**gaps, 0.0)
     total, earlier = 0.0, np.zeros(mosaic.codes.shape[1])
     for variant, value, factor in zip(variants, values, discount, strict=True):
         own = value[mosaic.codes[mosaic.panel_row[variant]]]

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.machine import in_threads
-from primo_scale.ranges import whole_multiple
+from primo_scale.ranges import pieces, whole_multiple
 from primo_scale.storage import groups, locations
 from primo_scale.storage.groups import array_bytes, read_block, write_block
 
@@ -115,9 +115,7 @@ def panel_height(width: int) -> int:
 
 def panels(height: int, width: int) -> Iterator[slice]:
     """Yield the panels, consecutive rows, of a matrix of shape (height, width)."""
-    step = panel_height(width)
-    for start in range(0, height, step):
-        yield slice(start, min(start + step, height))
+    return pieces(height, panel_height(width))
 
 
 def _common(start: int, length: int, part: slice) -> slice:
@@ -374,9 +372,7 @@ def _pieces(layout: BlockLayout, gram_copies: int, *, measured: bool) -> Iterato
         for copy in range(gram_copies):
             name = _gram_name(block, copy)
             yield from ((name, (tile.row, tile.column)) for tile in layout.tiles(block))
-        yield from (
-            (f"cross/{block}", (number, 0)) for number, _ in enumerate(layout.panels(block))
-        )
+        yield from ((f"cross/{block}", (row, 0)) for row, _ in enumerate(layout.panels(block)))
     yield "outcome_gram", (0, 0)
     yield "observed", (0,)
     if measured:

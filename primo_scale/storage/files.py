@@ -157,42 +157,32 @@ def write_atomically(path: Path, data: bytes) -> None:
 def directory_published_at_end(path: Path) -> Iterator[Path]:
     """Yield an empty temporary directory, which on success is flushed and renamed to `path`.
 
-    Temporary directories of killed processes for the same `path` are removed. A directory that
-    exists at `path` is refused and not overwritten.
+    Temporary directories of killed processes for the same `path` are removed: a lock file beside
+    one shows other processes that this one is alive. A directory that exists at `path` is refused
+    and not overwritten.
     """
     refuse_existing(path)
+    ours = re.compile(rf"(\.{re.escape(path.name)}{_STAGING_SUFFIX})(\.lock)?")
+    staging = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     with disk_errors_explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _staging_directory(path) as staging:
-            yield staging
-            refuse_existing(path)  # which another run may have published meanwhile
-            sync_tree(staging)
-            os.rename(staging, path)
+        found = [ours.fullmatch(neighbour.name) for neighbour in path.parent.iterdir()]
+        # Directories without a lock file belong to other programs.
+        for neighbour in {path.with_name(match[1]) for match in found if match and match[2]}:
+            with suppress(InputError), exclusive_lock(_lock_of(neighbour)):  # InputError: in use
+                shutil.rmtree(neighbour, ignore_errors=True)
+                _lock_of(neighbour).unlink(missing_ok=True)
+        with exclusive_lock(_lock_of(staging)):
+            try:
+                staging.mkdir(PRIVATE_DIRECTORY_MODE)
+                yield staging
+                refuse_existing(path)  # which another run may have published meanwhile
+                sync_tree(staging)
+                os.rename(staging, path)
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+                _lock_of(staging).unlink(missing_ok=True)
         sync_directory(path.parent)
-
-
-@contextmanager
-def _staging_directory(path: Path) -> Iterator[Path]:
-    """Create a private temporary directory beside `path`, which is removed at the end.
-
-    A lock file beside it shows other processes that this one is alive. Temporary directories of
-    killed processes are removed.
-    """
-    ours = re.compile(rf"(\.{re.escape(path.name)}{_STAGING_SUFFIX})(\.lock)?")
-    found = [ours.fullmatch(neighbour.name) for neighbour in path.parent.iterdir()]
-    # Directories without a lock file belong to other programs.
-    for neighbour in {path.with_name(match[1]) for match in found if match and match[2]}:
-        with suppress(InputError), exclusive_lock(_lock_of(neighbour)):  # InputError: in use
-            shutil.rmtree(neighbour, ignore_errors=True)
-            _lock_of(neighbour).unlink(missing_ok=True)
-    staging = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    with exclusive_lock(_lock_of(staging)):
-        try:
-            staging.mkdir(PRIVATE_DIRECTORY_MODE)
-            yield staging
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-            _lock_of(staging).unlink(missing_ok=True)
 
 
 def _lock_of(staging: Path) -> Path:

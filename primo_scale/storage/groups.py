@@ -64,12 +64,7 @@ FORMAT_VERSIONS = {
 }
 
 # Genotypes are not encrypted: the PLINK files they are copied from are not either.
-_ENCRYPTED_KINDS = FORMAT_VERSIONS.keys() - {
-    "genotypes",
-    "dosages",
-    "ld components",
-    "own directions",
-}
+_ENCRYPTED = FORMAT_VERSIONS.keys() - {"genotypes", "dosages", "ld components", "own directions"}
 
 # Kinds whose chunks several processes or runs write, so that none can record all checksums.
 _BOUND_KINDS = {"partial statistics", "principal components"}
@@ -104,12 +99,12 @@ class Group:
 
 def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -> Group:
     """Create an empty group of `kind` at `location`; a group that exists there is replaced."""
-    encryption = stores.new_store_encryption() if kind in _ENCRYPTED_KINDS else None
+    encryption = stores.new_store_encryption() if kind in _ENCRYPTED else None
     group = Group(_view(location, kind, encryption, {}), {})
     with disk_errors_explained(location):
         group.store.remove_below("")
         # One write, so that a group never exists without its kind.
-        _write_header(group, _stored_attributes(encryption, kind, attributes, complete=False))
+        _write_header(group, kind, attributes, complete=False)
         if isinstance(location, Path):
             location.chmod(PRIVATE_DIRECTORY_MODE)
     return group
@@ -151,7 +146,7 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
         )
         checksums = stored.get(_CHECKSUMS_ATTRIBUTE) or {}
         recorded = {str(name): int(checksum) for name, checksum in checksums.items()}
-    if kind in _ENCRYPTED_KINDS:
+    if kind in _ENCRYPTED:
         stores.check_key(encryption, str(location))
     if complete and not stored.get(COMPLETE_ATTRIBUTE):
         remedy = "Run the command that writes it again; it continues where it stopped"
@@ -202,11 +197,7 @@ def flush(group: Group) -> None:
 def mark_complete(group: Group, attributes: Mapping[str, Any]) -> None:
     """Add attributes to a group and mark it as finished, in one atomic write."""
     with disk_errors_explained(group.location):
-        every = {**attributes_of(group), **attributes}
-        stored = _stored_attributes(group.store.encryption, group.kind, every, complete=True)
-        if group.store.recorded is not None:
-            stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(group.store.recorded.items()))
-        _write_header(group, stored)
+        _write_header(group, group.kind, {**attributes_of(group), **attributes}, complete=True)
         group.store.flush(stores.HEADER)
 
 
@@ -286,8 +277,7 @@ def array_of(group: Group, name: str) -> Array:
 
 
 def _array(group: Group, name: str, metadata: Any) -> Array:
-    place = StorePath(group.store, name)
-    return zarr.Array(zarr.AsyncArray(metadata, place, config=_EVERY_CHUNK))
+    return zarr.Array(zarr.AsyncArray(metadata, StorePath(group.store, name), config=_EVERY_CHUNK))
 
 
 def has_array(group: Group, name: str) -> bool:
@@ -304,14 +294,6 @@ def _damage_explained(where: Location) -> Iterator[None]:
         raise stores.damaged(where, "") from error
 
 
-def expect_checksums(group: Group, name: str, table: npt.NDArray[np.uint32]) -> None:
-    """Compare the chunks of an array with a table of their checksums, by grid position.
-
-    This is for arrays whose chunks are not written through the store, which does not record them.
-    """
-    group.store.tables[name] = table
-
-
 def _view(
     location: Location,
     kind: str,
@@ -326,9 +308,25 @@ def _view(
     return store
 
 
-def _write_header(group: Group, attributes: dict[str, Any]) -> None:
-    _write_node(group, "", {"node_type": "group", "attributes": attributes})
-    group.stored = attributes
+def _write_header(
+    group: Group, kind: str, attributes: Mapping[str, Any], *, complete: bool
+) -> None:
+    stored: dict[str, Any] = {
+        KIND_ATTRIBUTE: kind,
+        VERSION_ATTRIBUTE: FORMAT_VERSIONS[kind],
+        COMPLETE_ATTRIBUTE: complete,
+    }
+    encryption, recorded = group.store.encryption, group.store.recorded
+    if encryption is None:
+        stored |= attributes
+    else:
+        content, about = json.dumps(attributes).encode(), _about(kind, complete=complete)
+        stored[_ENCRYPTION_ATTRIBUTE] = asdict(encryption)
+        stored[_ENCRYPTED_ATTRIBUTE] = stores.sealed(encryption, content, about)
+    if complete and recorded is not None:
+        stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(recorded.items()))
+    _write_node(group, "", {"node_type": "group", "attributes": stored})
+    group.stored = stored
 
 
 def _write_node(group: Group, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -341,25 +339,6 @@ def _write_node(group: Group, name: str, metadata: dict[str, Any]) -> dict[str, 
 
 def _named(name: str, **configuration: Any) -> dict[str, Any]:
     return {"name": name, "configuration": configuration}
-
-
-def _stored_attributes(
-    encryption: stores.StoreEncryption | None,
-    kind: str,
-    attributes: Mapping[str, Any],
-    *,
-    complete: bool,
-) -> dict[str, Any]:
-    header = {
-        KIND_ATTRIBUTE: kind,
-        VERSION_ATTRIBUTE: FORMAT_VERSIONS[kind],
-        COMPLETE_ATTRIBUTE: complete,
-    }
-    if encryption is None:
-        return {**header, **attributes}
-    about = _about(kind, complete=complete)
-    sealed = stores.sealed(encryption, json.dumps(attributes).encode(), about)
-    return {**header, _ENCRYPTION_ATTRIBUTE: asdict(encryption), _ENCRYPTED_ATTRIBUTE: sealed}
 
 
 def _about(kind: str, *, complete: bool) -> str:

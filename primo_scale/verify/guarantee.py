@@ -137,8 +137,7 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
 def _check_sensitivities(document: Document, claims: Claims) -> Finding:
     numbers: list[tuple[str, float, float]] = []
     for query in document["mechanism"]["queries"]:
-        found = theorems.sensitivity(claims, query["name"])
-        pairs = zip(found, query["sensitivity"], strict=True)
+        pairs = zip(theorems.sensitivity(claims, query["name"]), query["sensitivity"], strict=True)
         numbers += ((query["name"], *pair) for pair in pairs)
     detail = "as the norms imply, of each statistic alone"
     return finding_of("sensitivities", differences(numbers), detail)

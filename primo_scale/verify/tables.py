@@ -69,9 +69,7 @@ def table_problems(directory: Path, document: Document) -> list[str]:
 
 def phenotype_files(document: Document) -> dict[str, list[str]]:
     """Return the files of each phenotype by their directory, in the order of the phenotypes."""
-    stems = formats.pgs_file_stems(
-        [each["name"] for each in document["public_inputs"]["phenotypes"]]
-    )
+    stems = formats.pgs_file_stems([p["name"] for p in document["public_inputs"]["phenotypes"]])
     suffixes = {files.PGS_DIRECTORY: files.PGS_SUFFIX}
     if document["summary_statistics"]:
         suffixes[files.SUMSTATS_DIRECTORY] = files.SUMSTATS_SUFFIX

@@ -1,6 +1,7 @@
 """Weights from released columns, against reference vectors and least squares."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,11 +23,12 @@ def test_reference_vector(vector, method: str) -> None:
     if method == "rmgm":
         released = vector["B"] @ D / math.sqrt(len(vector["B"])) + sd * vector["Rk"]
     unit = 2.0**40
-    joined = join_columns(
-        [np.rint(released[:, :2] * unit).astype(np.int64),
-         np.rint(released[:, 2:] * unit).astype(np.int64)],
-        [unit, unit], [sd, sd], np.zeros(len(released)),  # without an intercept
-    )  # fmt: skip
+    values = np.rint(released * unit).astype(np.int64)
+    parties = [
+        SimpleNamespace(values=part, scale=unit, noise_sd=sd)
+        for part in (values[:, :2], values[:, 2:])
+    ]
+    joined = join_columns(parties, np.zeros(len(released)))  # without an intercept
     (_, *weights), *_ = fit_outcome(
         joined, 4, [0, 1, 2, 3], debiased=method in DEBIASED, ridge=1e-5 * len(D)
     )

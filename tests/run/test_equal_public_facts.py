@@ -27,7 +27,7 @@ from support.small_cohort import command, succeeded
 from primo_scale.cli.commands import release
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy import payment
-from primo_scale.run import accumulate_stage, publishing
+from primo_scale.run import publishing
 
 QUICK = {
     "full": Case("--ld-blocks window:5"),
@@ -112,12 +112,11 @@ def released(folder: Path, case: Case, wall: Wall, patch: pytest.MonkeyPatch) ->
     day = datetime(2026, 1, 1, tzinfo=UTC)
     patch.setattr(publishing, "datetime", SimpleNamespace(now=lambda _: day))
     patch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
-    for stage in (accumulate_stage, payment):
-        patch.setattr(
-            stage, "draw_statistics",
-            wall.passed(stage.draw_statistics, lambda own, other: replace(
-                own, matrices=other.matrices)),
-        )  # fmt: skip
+    patch.setattr(
+        payment, "draw_statistics",
+        wall.passed(payment.draw_statistics, lambda own, other: replace(
+            own, matrices=other.matrices)),
+    )  # fmt: skip
     for name in ("draw_second_round", "measure_once"):
         function = getattr(payment, name)
         patch.setattr(payment, name, wall.passed(function, lambda own, other: other))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.crash import KILLED, STEPS, killed_at, steps_passed
+from support.crash import KILLED, STEPS, killed_at
 from support.noise_checks import has_scale
 from support.stores import zero_statistics
 from support.tiers import thinned
@@ -45,14 +45,6 @@ def test_drawn_noise_has_the_stated_scale(tmp_path):
 
 def charge_for(*arguments):
     return pay(*arguments)[1].charge.id
-
-
-def test_the_same_request_is_paid_once(tmp_path, raw):
-    open_budget(tmp_path, 1.2)
-    (first, receipt), (again, receipt_again) = pay(tmp_path, raw), pay(tmp_path, raw)
-    assert receipt_again.charge.id == receipt.charge.id
-    assert again.sha256() == first.sha256()
-    assert len(charges_of(tmp_path)) == 1
 
 
 def test_an_adjustment_that_is_lost_is_paid_again_and_drawn_anew(tmp_path):
@@ -96,10 +88,6 @@ def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, raw, 
     finished = sorted(directory.glob("*.zarr/gram/0/c/0/0"))
     if half:
         assert [path.read_bytes() for path in finished] == half
-
-
-def test_the_steps_are_passed_in_their_order(tmp_path, raw):
-    assert list(dict.fromkeys(steps_passed(pay, tmp_path, raw))) == list(PAID_STEPS)
 
 
 def test_a_refused_request_leaves_no_key(tmp_path, raw):

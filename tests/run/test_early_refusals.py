@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.processes import free_ports
 from support.small_cohort import BUDGET, Cohort, D, N, add_covariate, command, refused, succeeded
 from support.tiers import thinned
 
 from primo_scale.cli.commands import accumulate
+from primo_scale.cluster import workers
 from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
 
@@ -278,3 +280,12 @@ def test_accumulate_needs_a_budget_and_a_ledger(ingested: Cohort) -> None:
     without = command(accumulate, *ingested.accumulation)
     refused(without, 2, "a private release needs --epsilon and --delta")
     assert not ingested.ledger.exists() and not ingested.work.exists()
+
+
+def test_a_scheduler_is_asked_before_the_ingest_and_not_by_a_dry_run(cohort, monkeypatch) -> None:
+    monkeypatch.setattr(workers, "_CONNECT_TIMEOUT_SECONDS", 2)
+    options = "--scheduler", f"tcp://127.0.0.1:{free_ports(1)[0]}"
+    succeeded(cohort.release(*options, "--dry-run"))
+    refused(cohort.release(*options), 3, "--scheduler: no connection to a Dask scheduler")
+    assert not list(cohort.folder.rglob("genotypes.zarr"))
+    assert not cohort.ledger.exists()

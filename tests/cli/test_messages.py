@@ -4,7 +4,6 @@ import csv
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from support.filesets import open_filesets
@@ -19,22 +18,22 @@ BOM = b"\xef\xbb\xbf"
 
 
 @pytest.fixture
-def cohort(tmp_path: Path) -> Path:
+def cohort(tmp_path):
     return write_cohort(tmp_path / "inputs")
 
 
-def dry_run(cohort: Path, *options: object):
+def dry_run(cohort, *options):
     return Cohort(cohort).release(*options, "--dry-run")
 
 
 @pytest.mark.parametrize("option", ["--bfile", "--pheno", "--pheno-bounds", "--epsilon", "--out"])
-def test_an_option_that_is_needed_is_named(cohort: Path, option: str) -> None:
+def test_an_option_that_is_needed_is_named(cohort, option):
     words = Cohort(cohort).publication()
     first = words.index(option)
     refused(command(release, *words[:first], *words[first + 2 :]), 2, option)
 
 
-def test_an_optimized_python_is_refused() -> None:
+def test_an_optimized_python_is_refused():
     """Zarr has side effects in assert statements."""
     words = [sys.executable, "-O", "-m", "primo_scale", "ingest", "--bfile", "a", "--out", "b"]
     done = subprocess.run(words, capture_output=True, text=True)
@@ -43,7 +42,7 @@ def test_an_optimized_python_is_refused() -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_a_name_beyond_the_file_system_is_one_line(cohort: Path) -> None:
+def test_a_name_beyond_the_file_system_is_one_line(cohort):
     long = cohort / ("y" * 256)
     for main, words in (
         (release, Cohort(cohort).publication()[:-1]),
@@ -59,21 +58,19 @@ def test_a_name_beyond_the_file_system_is_one_line(cohort: Path) -> None:
      ("a\udcff", r"is not UTF-8 (got 'a\udcff'). Rename the file")],
     ids=["UTF-8", "other bytes"],
 )  # fmt: skip
-def test_a_name_in_a_locale_without_its_characters(name: str, message: str) -> None:
+def test_a_name_in_a_locale_without_its_characters(name, message):
     """Python decodes the bytes of arguments in the C locale to surrogates."""
     word = os.fsencode(name).decode("ascii", errors="surrogateescape")
     refused(command(certificates, word), 2, message)
 
 
 @pytest.mark.parametrize("words", [["--maf", "0.01"], ["--geno"], ["--hwe", "1e-6", "midp"]])
-def test_filters_by_the_cohort_are_refused_with_the_public_alternative(
-    cohort: Path, words: list[str]
-) -> None:
+def test_filters_by_the_cohort_are_refused_with_the_public_alternative(cohort, words):
     refused(dry_run(cohort, *words), 2, f"{words[0]}: filters by the genotypes of the cohort")
     refused(dry_run(cohort, *words), 2, "--extract with a list")
 
 
-def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:
+def with_commas(path, destination, *, quoted):
     rows = [line.split() for line in path.read_text().splitlines()]
     with destination.open("w", newline="") as file:
         quoting = csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
@@ -82,7 +79,7 @@ def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:
 
 @pytest.mark.parametrize("quoted", [False, True])
 @pytest.mark.parametrize("mark", [b"", BOM])
-def test_csv_and_byte_order_marks_are_read(cohort: Path, quoted: bool, mark: bytes) -> None:
+def test_csv_and_byte_order_marks_are_read(cohort, quoted, mark):
     for name in ("pheno", "bounds"):
         with_commas(cohort / f"{name}.tsv", cohort / f"{name}.csv", quoted=quoted)
         file = cohort / f"{name}.csv"
@@ -98,7 +95,7 @@ def test_csv_and_byte_order_marks_are_read(cohort: Path, quoted: bool, mark: byt
     assert dry_run(cohort, *files).exit_code == 0
 
 
-def test_a_file_in_place_of_the_prefix_and_a_fileset_given_twice_are_refused(cohort: Path) -> None:
+def test_a_file_in_place_of_the_prefix_and_a_fileset_given_twice_are_refused(cohort):
     with pytest.raises(InputError, match=f"without .bed.*Give {cohort / 'cohort'}$"):
         open_filesets([cohort / "cohort.bed"])
     other_spelling = cohort / ".." / cohort.name / "cohort"

@@ -24,13 +24,11 @@ ANY_VALUE = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([-9
 FINITE = st.floats(-1e6, 1e6)
 
 
-def quantitative(
-    name: str, lower: float, upper: float, mean: float = 0.0, sd: float = 1.0
-) -> PhenotypeBounds:
+def quantitative(name, lower, upper, mean=0.0, sd=1.0):
     return PhenotypeBounds(name, lower, upper, mean, sd, "quantitative")
 
 
-def binary(name: str, lower: float, upper: float) -> PhenotypeBounds:
+def binary(name, lower, upper):
     return PhenotypeBounds(name, lower, upper, (lower + upper) / 2, 0.5, "binary")
 
 

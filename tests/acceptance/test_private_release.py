@@ -4,8 +4,6 @@ import re
 
 from support.acceptance_inputs import Published, RealSet, texts
 
-EPSILON, DELTA = 5.0, 1e-6
-N_VARIANTS = 600
 FIT = re.compile(r"in.sample|R\s*(\^|<sup>)\s*2|R²|r_?squared|\br_?2\b", re.IGNORECASE)
 # What a release expects from public sizes alone.
 EXPECTED = re.compile(
@@ -17,10 +15,10 @@ def test_no_fit_to_the_cohort_is_stated_but_missing_components(real_sets, run, t
     """LD blocks are fitted separately: all predict ancestry, which their sum counts repeatedly."""
     inputs: RealSet = real_sets["regenie"]
     listed, out, work = (tmp_path / name for name in ("variants.txt", "release", "work"))
-    listed.write_text("\n".join(inputs.bim["ID"][:N_VARIANTS]) + "\n")
+    listed.write_text("\n".join(inputs.bim["ID"][:600]) + "\n")
     done = run("gwas_release", *inputs.options, "--extract", listed, "--ref-freq",
                inputs.frequencies, "--ld-blocks", "window:50", "--work-dir", work, "--ledger",
-               tmp_path / "ledger.sqlite", "--accept-noise", "--epsilon", EPSILON, "--delta", DELTA,
+               tmp_path / "ledger.sqlite", "--accept-noise", "--epsilon", 5, "--delta", 1e-6,
                "--out", out)  # fmt: skip
     assert "verified:" in run("verify", out).stdout
     said = {**texts(out), "terminal": done.stdout, "run.log": (work / "run.log").read_text()}

@@ -4,12 +4,13 @@ import csv
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.filesets import open_filesets
-from support.small_cohort import Cohort, command, refused, write_cohort
+from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
 
-from primo_scale.cli.commands import certificates, ledger_show, release
+from primo_scale.cli.commands import certificates, ingest, ledger_show, release
 from primo_scale.errors import InputError, UsageError
 from primo_scale.outcomes.coding import read_phenotype_bounds
 from primo_scale.outcomes.tables import open_outcome_table
@@ -101,3 +102,27 @@ def test_a_file_in_place_of_the_prefix_and_a_fileset_given_twice_are_refused(coh
     other_spelling = cohort / ".." / cohort.name / "cohort"
     with pytest.raises(UsageError, match=r"--bfile: the same fileset is given twice"):
         open_filesets([cohort / "cohort", other_spelling])
+
+
+def test_prints_filters_hazards_and_what_was_written(reference: Path, tmp_path: Path) -> None:
+    keep = tmp_path / "keep"
+    keep.write_text("NA11931\nNA12045\nnobody\n")
+    prefix = reference / "data/edge/plink_made/bim_negpos"
+    words = ["--bfile", prefix, "--out", tmp_path / "g.zarr", "--keep", keep]
+    result = succeeded(command(ingest, *words))
+    assert "--keep: 3 named, 2 found, 2 samples left" in result.output
+    assert "variants of negative position: 1 variants left out (as in PLINK 2)" in result.output
+    assert "60 variants of 2 " in succeeded(command(ingest, *words, "--verbose")).output
+
+
+@pytest.mark.parametrize("name", ["bad_truncated", "bad_magic", "not_there"])
+def test_bad_input_ends_in_one_line(reference: Path, tmp_path: Path, name: str) -> None:
+    prefix = reference / "data/edge/plink_made" / name
+    refused(command(ingest, "--bfile", prefix, "--out", tmp_path / "g.zarr"), 3, name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unwritable_destination_is_named(reference: Path) -> None:
+    prefix = reference / "data/edge/plink_made/base_n43_m61"
+    result = command(ingest, "--bfile", prefix, "--out", "/dev/null/g.zarr")
+    refused(result, 3, "/dev/null/g.zarr", "cannot be created")

@@ -1,7 +1,8 @@
-"""PBS, LSF and SGE through emulated commands: a lost job is replaced."""
+"""PBS, LSF and SGE through emulated commands, and the scripts that submit a job."""
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -106,3 +107,40 @@ def test_no_private_key_is_in_a_job_script_an_environment_or_a_command_line(sbat
         for text in (script, str(os.environ), str(psutil.Process().cmdline())):
             assert "PRIVATE KEY" not in text
             assert lines[1] not in text
+
+
+CLUSTER = Path(__file__).resolve().parents[2] / "cluster"
+SCRIPTS = {
+    "slurm": ("SLURM_JOB_ID", r"#SBATCH --output=(\S+)"),
+    "pbs": ("PBS_JOBID", r"#PBS -o (\S+)"),
+    "lsf": ("LSB_JOBID", r"#BSUB -o (\S+)"),
+    "sge": ("JOB_ID", r"#\$ -o (\S+)"),
+}
+
+
+@pytest.mark.parametrize("queue", SCRIPTS)
+def test_a_job_prints_to_a_private_file_instead_of_the_queues_file(queue, tmp_path) -> None:
+    sign, directive = SCRIPTS[queue]
+    script = CLUSTER / queue / "submit.sh"
+    assert re.findall(directive, script.read_text()) == ["/dev/null"]
+    words = ".venv/bin/primo-scale"
+    command = tmp_path / words
+    command.parent.mkdir(parents=True)
+    command.write_text("#!/bin/sh\necho digest; echo count >&2; umask > umask; exit 3\n")
+    command.chmod(0o700)
+    of_job = {sign: "17", "COMMAND": words, "PBS_O_WORKDIR": str(tmp_path)}
+    environment = os.environ | of_job
+    done = subprocess.run(
+        ["bash", script, words], cwd=tmp_path, env=environment, capture_output=True,
+        text=True, check=False, umask=0o022,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
+    output = tmp_path / "primo-scale-command.17.out"
+    assert output.read_text() == "digest\ncount\n"
+    assert output.stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "umask").read_text().strip() == "0077"
+
+
+@pytest.mark.parametrize("script", sorted(CLUSTER.rglob("*.sh")), ids=lambda path: path.parent.name)
+def test_every_script_keeps_its_files_private(script) -> None:
+    assert "umask 077\n" in script.read_text()

@@ -72,6 +72,12 @@ def test_noise_passes_with_the_most_draws_and_any_less_does_not(mode, epsilon, d
     assert {"mu", "epsilon"} <= set(failed(document))
 
 
+def test_noise_for_a_smaller_epsilon_than_the_stated_one_does_not_pass():
+    document = example_document("full")
+    document["guarantee"]["epsilon"] *= 1.01
+    assert "epsilon" in failed(document)
+
+
 def test_more_than_what_is_expected_without_noise_does_not_pass():
     document = example_document("full")
     document["accuracy"]["r_squared"] = document["accuracy"]["without_noise"] + 0.01

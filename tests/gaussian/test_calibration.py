@@ -188,3 +188,8 @@ def test_approximate_parts_add_their_epsilon_and_take_their_delta(parts, mu):
 def test_an_invalid_parameter_is_refused(calibrate, message):
     with pytest.raises(UsageError, match=message):
         calibrate()
+
+
+def test_composed_epsilon_of_one_release_is_its_epsilon():
+    mu = release_mu(5.0, 1e-8)
+    assert 5.0 <= composed_epsilon(Cost(mu**2), 1e-8) <= 5.0 * (1 + 2e-6)

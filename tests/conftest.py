@@ -66,13 +66,6 @@ def reference() -> Path:
     return ROOT / "tests" / "reference"
 
 
-def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        missing(name)
-    return str(found)
-
-
 @pytest.fixture(scope="session")
 def plink2() -> str:
-    return _program("plink2")
+    return shutil.which("plink2") or missing("plink2")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from primo_scale.gaussian.calibration import release_mu
-from primo_scale.methods.catalogue import ESTIMATORS, METHODS, load
+from primo_scale.methods.catalogue import ESTIMATORS, METHODS
 from primo_scale.privacy import mechanism as mechanism_module
 from primo_scale.privacy.mechanism import (
     CALIBRATIONS,
@@ -23,16 +23,6 @@ from primo_scale.run.design import ChosenMethod, PaidAdjustment
 from primo_scale.run.publishing import state_mechanism
 from primo_scale.verify import theorems
 from primo_scale.verify.document import statement_members
-from primo_scale.verify.guarantee import PARAMETERS as VERIFIED_ESTIMATORS
-
-
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_an_estimator_is_described_and_verified(name: str) -> None:
-    estimator = ESTIMATORS[name]
-    assert (estimator.name, bool(estimator.description)) == (name, True)
-    assert callable(load(estimator.solver))
-    assert name in VERIFIED_ESTIMATORS
-
 
 BOUNDS = PublicBounds(100, None, 2000, (3, 4), 1000, 2)
 PROMISE = Promise(1.0, 1e-6)

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import zarr
 from support.acceptance_inputs import clipped_blocks, norms
-from support.command_io import PANEL, simulated
+from support.command_io import PANEL
 from support.documents import read_document
 from support.filesets import copy_fileset
 from support.partials import inputs_of, partials_of_design
-from support.small_cohort import command, refused, succeeded
+from support.small_cohort import PanelCohort, command, refused, succeeded
 from support.tiers import thinned
 
 from primo_scale.accumulation.statistics import Reduction, open_raw_statistics
 from primo_scale.accumulation.tasks import run_task
-from primo_scale.cli.commands import finalize, release, verify
+from primo_scale.cli.commands import finalize, verify
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
 from primo_scale.kernels.products import LinearMap
@@ -25,28 +25,12 @@ from primo_scale.panel.components import open_components, write_components
 from primo_scale.run.design import load_design
 
 N, D = 1501, 900
-BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
-
-
-class Cohort:
-    def __init__(self, folder):
-        self.folder = folder
-
-    def release(self, *options, out="release"):
-        prefix = self.folder / "cohort"
-        return command(
-            release, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
-            "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
-            "--ld-panel", PANEL, *BUDGET, "--ledger", self.folder / "ledger",
-            "--out", self.folder / out, *options,
-        )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("components")
-    simulated(folder / "cohort", N, 3, variants=D, phenotypes=2, missing=0.01)
-    cohort = Cohort(folder)
+    cohort = PanelCohort(folder, N, variants=D, phenotypes=2)
     succeeded(cohort.release("--genetic-factors", 2))
     return cohort
 
@@ -114,16 +98,17 @@ def test_sums_of_components_can_be_released_without_noise(cohort, work):
     assert "--shrinkage" not in (out / "report.html").read_text()  # which no such release takes
 
 
-def test_other_components_than_those_of_the_sums_are_refused_before_payment(work, tmp_path):
+def test_other_components_are_refused_before_payment(cohort, work, tmp_path):
     other, store = tmp_path / "work", open_components(work / "ld_components.zarr")
     shutil.copytree(work, other)
     shutil.rmtree(other / "private_statistics")
     maps = map(store.map_of, range(len(store.sizes)))
     reversed_maps = [LinearMap(-each.matrix, each.multipliers) for each in maps]
     write_components(other / "ld_components.zarr", "another request", reversed_maps)
-    asked = ("--work-dir", other, *BUDGET, "--ledger", tmp_path / "ledger", "--out", tmp_path / "r")
+    ledger = tmp_path / "ledger"
+    asked = ("--work-dir", other, *cohort.budget, "--ledger", ledger, "--out", tmp_path / "r")
     refused(command(finalize, *asked), 3, "got another components than the statistics")
-    assert not (tmp_path / "ledger").exists()
+    assert not ledger.exists()
 
 
 def test_sums_of_blocks_that_share_tasks_are_the_same(work, tmp_path):
@@ -199,10 +184,7 @@ def test_a_panel_with_people_of_the_cohort_is_refused(cohort):
 
 @pytest.mark.slow
 def test_people_who_are_held_out_count_in_no_sum_of_components(cohort):
-    succeeded(
-        cohort.release("--hold-out", 0.2, "--ledger", cohort.folder / "apart-ledger", out="apart")
-    )
+    cohort.released("apart", "--hold-out", 0.2)
     work = cohort.folder / "apart.work"
     assert open_outcome_store(work / "outcomes.zarr").held_out(slice(0, N)).sum() == N // 5
     check_sums(work, components_in(work))
-    succeeded(command(verify, cohort.folder / "apart"))

@@ -4,7 +4,6 @@ import operator
 import re
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -33,9 +32,7 @@ _POLL_SECONDS = 0.02
 STATED = r"memory (\d+) MiB"
 
 
-def least(
-    measure: Callable[[Path], list[int]], are_right: Callable[[list[int]], bool], folder: Path
-) -> list[int]:
+def least(measure, are_right, folder):
     """Return the smallest peaks of up to `ATTEMPTS` runs, each in its own directory."""
     peaks: list[int] = []
     for attempt in range(ATTEMPTS):
@@ -49,16 +46,16 @@ def least(
     return peaks
 
 
-def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> None:
+def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path):
     """The peaks are those of the command and of its worker."""
 
-    def measure_people(n: int) -> Callable[[Path], list[int]]:
+    def measure_people(n):
         prefix, store = tmp_path / f"cohort{n}", tmp_path / f"{n}.zarr"
         run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", n, "--seed", 1,
             "--variants", N_VARIANTS, "--missing", 0.01, "--phenotypes", 3)  # fmt: skip
         run("ingest", "--bfile", prefix, "--out", store)
 
-        def measure(folder: Path) -> list[int]:
+        def measure(folder):
             client, *others = peak_bytes(
                 environment, "accumulate", "--genotypes", store, "--workers", 1,
                 *table_options(prefix), "--ref-freq", f"{PANEL}.afreq",
@@ -89,7 +86,7 @@ def test_an_ingest_keeps_its_memory_budget(environment, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
+def cohorts(run, tmp_path_factory):
     """Options of accumulate for cohorts with many phenotypes and with many blocks."""
     made = {}
     for name, (n, d, phenotypes) in COHORTS.items():
@@ -106,8 +103,8 @@ def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
     return made
 
 
-def test_peak_memory_with_workers_is_as_predicted(cohorts, environment, tmp_path) -> None:
-    def measure(folder: Path) -> list[int]:
+def test_peak_memory_with_workers_is_as_predicted(cohorts, environment, tmp_path):
+    def measure(folder):
         words = [*cohorts["dense"], "--workers", 1, "--work-dir", folder / "work", *BUDGET,
                  "--ledger", folder / "ledger.sqlite"]  # fmt: skip
         client, *others = peak_bytes(environment, "accumulate", *words)
@@ -116,10 +113,10 @@ def test_peak_memory_with_workers_is_as_predicted(cohorts, environment, tmp_path
     assert are_as_said(least(measure, are_as_said, tmp_path))
 
 
-def test_peak_memory_of_a_release_is_as_predicted(cohorts, environment, tmp_path) -> None:
+def test_peak_memory_of_a_release_is_as_predicted(cohorts, environment, tmp_path):
     """Each command runs in its own process, whose memory the pre-flight includes."""
 
-    def measure(folder: Path) -> list[int]:
+    def measure(folder):
         budget = ["--work-dir", folder / "work", "--epsilon", 1, "--delta", 1e-7, "--accept-noise",
                   "--ledger", folder / "ledger.sqlite"]  # fmt: skip
         summed = peak_bytes(environment, "accumulate", *cohorts["LD blocks"], *budget)
@@ -130,7 +127,7 @@ def test_peak_memory_of_a_release_is_as_predicted(cohorts, environment, tmp_path
     assert are_as_said(least(measure, are_as_said, tmp_path))
 
 
-def shares_of(peaks: list[int], said: str, folder: Path) -> list[int]:
+def shares_of(peaks, said, folder):
     """Return the peaks in per cent of the memory that the log predicts in a line like `said`."""
     found = re.search(said, (folder / "work" / "run.log").read_text())
     assert found is not None
@@ -138,11 +135,11 @@ def shares_of(peaks: list[int], said: str, folder: Path) -> list[int]:
     return [100 * peak // limit for peak, limit in zip(peaks, predicted, strict=True)]
 
 
-def are_as_said(shares: list[int]) -> bool:
+def are_as_said(shares):
     return all(100 * LEAST_USED <= share <= 100 * MOST_BEYOND for share in shares)
 
 
-def peak_bytes(environment: dict[str, str], command: str, *arguments: object) -> list[int]:
+def peak_bytes(environment, command, *arguments):
     """Return the peak memory (VmHWM) of a command's process, then of its children, in bytes."""
     main = subprocess.Popen(
         command_of(command, arguments), cwd=ROOT, env=environment,
@@ -161,7 +158,7 @@ def peak_bytes(environment: dict[str, str], command: str, *arguments: object) ->
     return [peaks.pop(main.pid), *peaks.values()]
 
 
-def high_water_bytes(pid: int) -> int:
+def high_water_bytes(pid):
     """Return the VmHWM of a process in bytes, or 0 if the process has ended."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()

@@ -4,12 +4,9 @@ The oracles read the original files, and only `release.json` for the public numb
 """
 
 import gzip
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pytest
 from sklearn.linear_model import Ridge
@@ -52,14 +49,14 @@ class Regression:
     fixed_unit: Float64  # units of each fixed column per raw unit
 
 
-def coding_of(release: Release) -> tuple[Float64, Float64]:
+def coding_of(release):
     if release.with_frequencies:
         return public_coding(release.inputs.alt_frequencies()[variants_of(release)])
     d = len(release.published.variant_weights)
     return np.ones(d), np.ones(d)
 
 
-def regression(release: Release) -> Regression:
+def regression(release):
     inputs, public = release.inputs, release.published.statement["public_inputs"]
     k, m = coding_of(release)
     dosages = inputs.dosages(variants_of(release))
@@ -93,18 +90,18 @@ def regression(release: Release) -> Regression:
     )
 
 
-def blocks_of(release: Release) -> Iterator[slice]:
+def blocks_of(release):
     sizes = release.published.statement["cohort"]["block_sizes"]
     return blocks(np.cumsum([0, *sizes]))
 
 
-def penalty_of(release: Release) -> float:
+def penalty_of(release):
     """Return the ridge penalty in lattice units."""
     (penalty,) = set(release.published.statement["estimation"]["penalties"])
     return penalty
 
 
-def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Float64]:
+def solve_by_blocks(release, problem):
     """Solve ridge in every block with fixed columns projected out, then these by least squares."""
     basis = np.linalg.qr(problem.fixed)[0]
     targets = problem.phenotypes - basis @ (basis.T @ problem.phenotypes)
@@ -119,9 +116,7 @@ def solve_by_blocks(release: Release, problem: Regression) -> tuple[Float64, Flo
     return weights, np.linalg.lstsq(problem.fixed, residual, rcond=None)[0]
 
 
-def at_raw_units(
-    release: Release, problem: Regression, weights: Float64, fixed: Float64
-) -> tuple[Float64, Float64, Float64]:
+def at_raw_units(release, problem, weights, fixed):
     public = release.published.statement["public_inputs"]
     means = np.array([bounds["mean"] for bounds in public["phenotypes"]])
     centres = np.array([bounds["centre"] for bounds in public["covariates"]])
@@ -136,15 +131,13 @@ def at_raw_units(
     return per_allele, raw_fixed[1:], intercept
 
 
-def assert_equal_columns(
-    found: Float64, expected: Float64, *, relative: float = RELATIVE_TOLERANCE
-) -> None:
+def assert_equal_columns(found, expected, *, relative=RELATIVE_TOLERANCE):
     """Compare columns, with a tolerance for each entry that includes the size of its column."""
     allowed = relative * (np.abs(expected) + np.abs(expected).max(axis=0))
     assert np.all(np.abs(found - expected) <= allowed), np.max(np.abs(found - expected) / allowed)
 
 
-def variants_of(release: Release) -> npt.NDArray[np.intp]:
+def variants_of(release):
     position = pd.Series(np.arange(len(release.inputs.bim)), index=release.inputs.bim["ID"])
     return position.loc[release.published.variant_weights.index].to_numpy()
 
@@ -160,7 +153,7 @@ RELEASES = {
 
 
 @pytest.fixture(scope="module", params=thinned(RELEASES, every=len(RELEASES)), ids=str)
-def release(request, real_sets, run, tmp_path_factory) -> Release:
+def release(request, real_sets, run, tmp_path_factory):
     name, with_frequencies, ridge, blocks, step = RELEASES[request.param]
     inputs: RealSet = real_sets[name]
     directory = tmp_path_factory.mktemp(request.param)
@@ -178,23 +171,21 @@ def release(request, real_sets, run, tmp_path_factory) -> Release:
 
 
 @pytest.fixture(scope="module")
-def on_lattice(release: Release) -> Regression:
+def on_lattice(release):
     return regression(release)
 
 
-def test_the_penalty_is_the_given_one(release: Release) -> None:
+def test_the_penalty_is_the_given_one(release):
     unit = GENOTYPE_UNIT if release.with_frequencies else 1
     assert penalty_of(release) == release.ridge * unit**2
 
 
-def test_missing_genotypes_count_as_the_public_centre(
-    release: Release, on_lattice: Regression
-) -> None:
+def test_missing_genotypes_count_as_the_public_centre(release, on_lattice):
     centre = on_lattice.centre / on_lattice.multiplier
     np.testing.assert_allclose(release.published.centre, centre, rtol=1e-8)
 
 
-def test_weights_equal_ridge_on_the_lattice(release: Release, on_lattice: Regression) -> None:
+def test_weights_equal_ridge_on_the_lattice(release, on_lattice):
     solution = solve_by_blocks(release, on_lattice)
     per_allele, covariates, intercept = at_raw_units(release, on_lattice, *solution)
     published = release.published
@@ -203,9 +194,7 @@ def test_weights_equal_ridge_on_the_lattice(release: Release, on_lattice: Regres
     np.testing.assert_allclose(published.intercept, intercept, rtol=RELATIVE_TOLERANCE)
 
 
-def test_summary_statistics_are_those_of_each_variant_alone(
-    release: Release, on_lattice: Regression
-) -> None:
+def test_summary_statistics_are_those_of_each_variant_alone(release, on_lattice):
     """Against the scores of least squares on the covariates, over the public variance."""
     if not release.with_frequencies:
         assert not (release.published.path / "sumstats").exists()
@@ -237,7 +226,7 @@ def test_summary_statistics_are_those_of_each_variant_alone(
 
 
 @pytest.mark.oracle
-def test_plink2_score_reproduces_predictions(release: Release, plink2: str) -> None:
+def test_plink2_score_reproduces_predictions(release, plink2):
     published, bfile = release.published.path, release.inputs.bfile
     expected = own_scores(published, bfile)
     found = readme_scores(plink2, published, bfile, expected.columns)
@@ -245,7 +234,7 @@ def test_plink2_score_reproduces_predictions(release: Release, plink2: str) -> N
 
 
 @pytest.mark.oracle
-def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: Path) -> None:
+def test_plink2_score_reads_a_pgs_file(release, plink2, tmp_path):
     """A binary phenotype's file has log odds, which K(1 - K) makes probabilities again."""
     expected = own_scores(release.published.path, release.inputs.bfile).iloc[:, -1:]
     (name,) = expected.columns
@@ -268,7 +257,7 @@ def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: 
 
 # With one LD block for each variant, every weight is that of a regression on this variant and the
 # covariates, as in --glm.
-def test_one_variant_and_covariates_equal_plink2_glm(real_sets, run, tmp_path: Path) -> None:
+def test_one_variant_and_covariates_equal_plink2_glm(real_sets, run, tmp_path):
     inputs: RealSet = real_sets["regenie"]
     phenotypes = ["Y1", "Y2"]
     chosen = common_variants_without_missing(inputs, count=8)
@@ -287,14 +276,14 @@ def test_one_variant_and_covariates_equal_plink2_glm(real_sets, run, tmp_path: P
         assert np.all(np.abs(found - beta) <= 0.05 * error)  # phenotypes are truncated
 
 
-def common_variants_without_missing(inputs: RealSet, *, count: int) -> list[str]:
+def common_variants_without_missing(inputs, *, count):
     frequency = inputs.dosages().mean(axis=0) / 2  # nan with any missing call
     common = np.flatnonzero((frequency > 0.1) & (frequency < 0.9))
     chosen = common[np.linspace(0, len(common) - 1, count).astype(int)]
     return list(inputs.bim["ID"].iloc[chosen])
 
 
-def plink2_glm(inputs: RealSet, phenotype: str) -> pd.DataFrame:
+def plink2_glm(inputs, phenotype):
     path = inputs.bfile.parent / "truth" / f"ex.covar.{phenotype}.glm.linear"
     table = pd.read_csv(path, sep=r"\s+", dtype={"ID": str, "A1": str}).set_index("ID")
     counted = inputs.bim.set_index("ID")["A1"].loc[table.index]

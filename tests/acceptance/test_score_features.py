@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 import zarr
 from support.acceptance_inputs import clipped_blocks, norms
-from support.command_io import PANEL, simulated
+from support.command_io import PANEL
 from support.documents import read_document
 from support.release_edits import problems, rewrite
-from support.small_cohort import command, refused, succeeded
+from support.small_cohort import PanelCohort, command, refused, succeeded
 
 import primo_scale as ps
-from primo_scale.cli.commands import finalize, release, verify
+from primo_scale.cli.commands import finalize, verify
 from primo_scale.genotypes.coding import read_reference_frequencies, reference_coding
 from primo_scale.genotypes.store import copies_of_hard_calls, open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
@@ -25,22 +25,7 @@ from primo_scale.run.design import load_design
 from primo_scale.run.work_directory import SCORE_FEATURES
 
 N, D, K = 1501, 400, 12
-BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
-
-
-class Cohort:
-    def __init__(self, folder):
-        self.folder = folder
-
-    def release(self, *options, out="release", scores="scores"):
-        prefix = self.folder / "cohort"
-        return command(
-            release, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
-            "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
-            "--ld-panel", PANEL, *BUDGET, "--ledger", self.folder / f"{out}.ledger",
-            "--genome-build", "GRCh37", "--score-features", self.folder / scores,
-            "--out", self.folder / out, *options,
-        )  # fmt: skip
+SCORES = "--score-features"
 
 
 def write_score(path, bim, weights, name="study"):
@@ -55,7 +40,8 @@ def write_score(path, bim, weights, name="study"):
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scores")
-    simulated(folder / "cohort", N, 3, variants=D, phenotypes=3, missing=0.01, heritability=0.5)
+    fixed = ("--genome-build", "GRCh37", SCORES, folder / "scores")
+    cohort = PanelCohort(folder, N, *fixed, variants=D, phenotypes=3, heritability=0.5)
     columns = ["chrom", "ID", "cM", "pos", "A1", "A2"]
     bim = pd.read_csv(folder / "cohort.bim", sep="\t", names=columns)
     weights = np.random.default_rng(1).normal(size=(D, K)) * 10.0 ** np.arange(-3, K - 3) / D
@@ -65,7 +51,6 @@ def cohort(tmp_path_factory):
         part = np.flatnonzero(weights[:, number])
         path = folder / "scores" / f"PGS{number:06}.txt.gz"
         write_score(path, bim.iloc[part], weights[part, number])
-    cohort = Cohort(folder)
     cohort.weights = weights
     succeeded(cohort.release())
     return cohort
@@ -129,35 +114,24 @@ def test_weights_of_variants_are_the_folded_stack(cohort):
     assert "stack.tsv" in (out / "README.txt").read_text()
 
 
-def test_the_same_command_finds_its_release(cohort):
-    again = cohort.release()
-    succeeded(again)
-    assert "published already" in again.stderr
-    asked = ("--work-dir", cohort.folder / "release.work", *BUDGET, "--out", cohort.folder / "o")
+def test_the_same_command_finds_its_release(cohort, work):
+    assert "published already" in succeeded(cohort.release()).stderr
+    asked = ("--work-dir", work, *cohort.budget, "--out", cohort.folder / "other")
     refused(command(finalize, *asked), 2, "sums of scores", "--score-features")
 
 
 def test_stacked_scores_are_measured_in_people_held_out(cohort):
     options = ("--hold-out", 0.2, "--rounds", 1, "--purge-intermediates")
-    succeeded(cohort.release(*options, out="apart"))
-    succeeded(command(verify, cohort.folder / "apart"))
-    work = cohort.folder / "apart.work"
-    assert not (work / SCORE_FEATURES).exists()
-    assert read_document(cohort.folder / "apart")["hold_out"]["people"] == N // 5
+    apart = cohort.released("apart", *options)
+    assert not (cohort.folder / "apart.work" / SCORE_FEATURES).exists()
+    assert read_document(apart)["hold_out"]["people"] == N // 5
 
 
-def test_a_stack_without_noise_predicts_what_its_scores_do(cohort):
+def test_a_stack_without_noise_predicts_what_its_scores_do(cohort, monkeypatch):
+    score = cohort.folder / "scores" / "PGS000001.txt.gz"
+    monkeypatch.setattr(cohort, "fixed", (SCORES, score))
     options = ("--non-private", "--keep", cohort.folder / "cohort.fam")
-    prefix = cohort.folder / "cohort"
-    found = command(
-        release, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
-        "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
-        "--ld-panel", PANEL, "--score-features", cohort.folder / "scores" / "PGS000001.txt.gz",
-        "--out", cohort.folder / "one", *options,
-    )  # fmt: skip
-    succeeded(found)
-    succeeded(command(verify, cohort.folder / "one"))
-    weights = ps.open_release(cohort.folder / "one").weights["QT1"].to_numpy()
+    weights = ps.open_release(cohort.released("one", *options, budget=())).weights["QT1"]
     assert abs(np.corrcoef(weights, cohort.weights[:, 1])[0, 1]) > 0.9999
 
 
@@ -185,10 +159,8 @@ def test_options_of_variants_are_refused(cohort, options, words):
     ],
 )
 def test_methods_of_the_papers_take_scores(cohort, options):
-    out = "-".join(options[1:]).replace("--", "")
-    succeeded(cohort.release("--no-ld-components", *options, out=out))
-    succeeded(command(verify, cohort.folder / out))
-    document = read_document(cohort.folder / out)
+    out = cohort.released("-".join(options[1:]).replace("--", ""), "--no-ld-components", *options)
+    document = read_document(out)
     assert document["cohort"]["component_sizes"] == [K]
     assert document["cohort"]["block_sizes"] == [D]
 
@@ -210,8 +182,7 @@ def test_ancestry_of_a_score_is_that_of_its_variants(cohort):
     bounds = cohort.folder / "pc-bounds.tsv"
     bounds.write_text("name\tlower\tupper\nPC1\t-1\t1\n")
     options = ("--pc-loadings", path, "--covar-bounds", bounds)
-    succeeded(cohort.release(*options, out="ancestry"))
-    succeeded(command(verify, cohort.folder / "ancestry"))
+    cohort.released("ancestry", *options)
     slopes = np.load(cohort.folder / "ancestry.work" / "ancestry.npy")[:, 0]
     design = load_design(cohort.folder / "ancestry.work" / "design.json")
     # The component is the mean of loadings times standardised genotypes.
@@ -225,10 +196,12 @@ def test_ancestry_of_a_score_is_that_of_its_variants(cohort):
     np.testing.assert_allclose(slopes, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
-def test_scores_that_cannot_be_features_are_refused(cohort, tmp_path):
-    refused(cohort.release(out="other", scores="cohort.bim"), 3, "no scoring file")
-    (cohort.folder / "empty").mkdir()
-    refused(cohort.release(out="other", scores="empty"), 3, "holds no scoring file")
+def test_scores_that_cannot_be_features_are_refused(cohort, tmp_path, monkeypatch):
+    other = tmp_path / "empty"
+    other.mkdir()
+    for scores, words in ((f"{cohort.prefix}.bim", "no scoring file"), (other, "holds no scoring")):
+        monkeypatch.setattr(cohort, "fixed", (SCORES, scores))
+        refused(cohort.release(out="other"), 3, words)
     assert not (cohort.folder / "other").exists()
 
 

@@ -5,17 +5,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.command_io import PANEL, simulated
 from support.crash import KILLED, killed_at
 from support.documents import read_document
 from support.noise_checks import has_scale
 from support.partials import inputs_of
-from support.small_cohort import command, refused, succeeded
+from support.small_cohort import PanelCohort, command, refused, succeeded
 
 from primo_scale.accumulation.partials import open_partials
 from primo_scale.accumulation.statistics import find_own_sums, sum_own
 from primo_scale.accumulation.tasks import run_task, subtract_scores
-from primo_scale.cli.commands import finalize, release, verify
+from primo_scale.cli.commands import finalize, verify
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
 from primo_scale.kernels.products import LinearMap
@@ -26,31 +25,12 @@ from primo_scale.run.accumulate_stage import second_inputs, second_plan
 from primo_scale.run.design import load_design
 
 N, D = 1502, 900
-BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
-
-
-class Cohort:
-    def __init__(self, folder):
-        self.folder = folder
-
-    def release(self, *options, out="release"):
-        prefix = self.folder / "cohort"
-        return command(
-            release, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
-            "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
-            "--ld-panel", PANEL, *BUDGET, "--rounds", 2,
-            "--ledger", self.folder / f"ledger-{out}", "--out", self.folder / out, *options,
-        )  # fmt: skip
-
-    def released(self, out):
-        return succeeded(self.release(out=out))
 
 
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rounds")
-    simulated(folder / "cohort", N, 3, variants=D, phenotypes=3, missing=0.01)
-    cohort = Cohort(folder)
+    cohort = PanelCohort(folder, N, "--rounds", 2, variants=D, phenotypes=3)
     succeeded(cohort.release("--hold-out", 0.1))
     return cohort
 
@@ -175,12 +155,11 @@ def test_noise_has_the_stated_scale_and_the_release_verifies(cohort, work):
 def test_a_killed_release_is_continued_with_one_charge(cohort, step):
     out = step.replace(" ", "-")
     assert killed_at(step, cohort.released, out) == KILLED
-    succeeded(cohort.release(out=out))
-    with Ledger(cohort.folder / f"ledger-{out}", read_only=True) as ledger:
+    cohort.released(out)
+    with Ledger(cohort.folder / f"{out}.ledger", read_only=True) as ledger:
         (balance,) = ledger.balances()
         (charge,) = balance.charges
     assert len(charge.bound_to) == 2
-    succeeded(command(verify, cohort.folder / out))
 
 
 @pytest.mark.slow
@@ -194,18 +173,16 @@ def test_a_killed_release_is_continued_with_one_charge(cohort, step):
     ids=lambda words: words[1],
 )
 def test_every_privacy_unit_has_two_rounds(cohort, options):
-    succeeded(cohort.release(*options, out=options[1]))
-    document = read_document(cohort.folder / options[1])
+    document = read_document(cohort.released(options[1], *options))
     factor = 1 if options[1] == "add-remove" else 2
     second = document["mechanism"]["second_round"]
     query = {each["name"]: each for each in document["mechanism"]["queries"]}["second_round"]
     bound = second["row_norm_squared"] * second["phenotypes_norm_squared"]
     assert query["sensitivity"][0] == pytest.approx(factor * bound**0.5)
-    succeeded(command(verify, cohort.folder / options[1]))
 
 
 def test_another_way_to_weights_is_refused(cohort, work):
-    asked = ("--work-dir", work, *BUDGET, "--ledger", cohort.folder / "ledger-release")
+    asked = ("--work-dir", work, *cohort.budget, "--ledger", cohort.folder / "release.ledger")
     asked += ("--out", cohort.folder / "other", "--shrinkage", "known-noise")
     refused(command(finalize, *asked), 2, "shrinkage", "--rounds 1")
 

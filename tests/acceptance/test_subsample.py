@@ -21,7 +21,7 @@ SIZE = 120
 
 
 @pytest.fixture(scope="module")
-def everybody(real_sets, run, tmp_path_factory) -> Path:
+def everybody(real_sets, run, tmp_path_factory):
     inputs: RealSet = real_sets["regenie"]
     directory = tmp_path_factory.mktemp("subsample")
     store, work = directory / "genotypes.zarr", directory / "work"
@@ -32,7 +32,7 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
     return work
 
 
-def subsampled(work: Path, path: Path, *, share_of_norms: int = 1, tile: int = 128):
+def subsampled(work, path, *, share_of_norms=1, tile=128):
     """Create an empty store of sums of a subsample, with bounds divided by `share_of_norms`."""
     rule = load_design(work / "design.json").clipping_rule
     norms = rule.block_norms and tuple(norm // share_of_norms for norm in rule.block_norms)
@@ -44,9 +44,7 @@ def subsampled(work: Path, path: Path, *, share_of_norms: int = 1, tile: int = 1
 
 
 @pytest.mark.parametrize(("share_of_norms", "tile"), [(1, 128), (2, 640)])
-def test_only_the_gram_matrix_is_of_the_subsample(
-    everybody, tmp_path, share_of_norms, tile
-) -> None:
+def test_only_the_gram_matrix_is_of_the_subsample(everybody, tmp_path, share_of_norms, tile):
     """The four blocks of 300 and 100 variants have several tiles each, or share two tasks."""
     design = load_design(everybody / "design.json")
     partials = subsampled(
@@ -78,7 +76,7 @@ def test_only_the_gram_matrix_is_of_the_subsample(
     np.testing.assert_array_equal(matrices.outcome_gram(), rows.T @ rows)
 
 
-def test_every_store_draws_its_own_subsample_and_keeps_it(everybody, tmp_path) -> None:
+def test_every_store_draws_its_own_subsample_and_keeps_it(everybody, tmp_path):
     people = [
         read_block(subsampled(everybody, tmp_path / name).array("in_subsample"))
         for name in ("first.zarr", "first.zarr", "other.zarr")
@@ -87,7 +85,7 @@ def test_every_store_draws_its_own_subsample_and_keeps_it(everybody, tmp_path) -
     assert (people[0] != people[2]).any()  # equal with probability 1 / (500 choose 120)
 
 
-def test_people_are_drawn_uniformly(tmp_path) -> None:
+def test_people_are_drawn_uniformly(tmp_path):
     """Stores that hold half of the people 1.3 times as often are found in 97 of 100 simulations."""
     stores = 30
     counts, group = np.zeros(500), create_group(tmp_path / "drawn.zarr", KIND, {})

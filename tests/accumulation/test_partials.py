@@ -1,23 +1,28 @@
-"""Checkpoint: committed tasks, damaged chunks, and commits to replaced stores."""
+"""Checkpoint: committed tasks, damaged chunks, replaced stores, and workers that do not fit."""
 
 import errno
 import os
+import pickle
+import re
 import shutil
+import socket
 
 import numpy as np
 import pytest
 from support.partials import commit_zeros, partials_below
 from support.stores import flip_a_bit
 
-from primo_scale.accumulation import statistics
+from primo_scale.accumulation import statistics, tasks
 from primo_scale.accumulation.partials import KIND, Partials
 from primo_scale.accumulation.plan import Plan, RowTask, TileTask
 from primo_scale.accumulation.statistics import Reduction, accumulate, remove_partials
+from primo_scale.accumulation.tasks import run_task
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage import groups
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.groups import chunk_path, is_complete
 from primo_scale.storage.stores import DiskStore
+from primo_scale.version import __version__
 
 LAYOUT = BlockLayout((0, 5, 8), 1, 1)
 PLAN = Plan(LAYOUT, 20, row_group=8, stripe=16, rows_per_read=8, tile=3)
@@ -150,3 +155,24 @@ def test_a_subsample_list_that_cannot_be_deleted_is_an_error(tmp_path, monkeypat
             remove_partials(path)
     remove_partials(path)
     assert not path.exists()
+
+
+def test_a_worker_of_another_version_computes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "node7")
+    partials = store(tmp_path)
+    assert partials.address[-1] == __version__
+    monkeypatch.setattr(tasks, "__version__", "0.2.9")
+    with pytest.raises(InputError, match=r"worker node7\. Install primo_scale") as refused:
+        run_task(partials.address, RowTask(0))
+    assert not partials.is_committed(RowTask(0))
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (type(again), str(again)) == (InputError, str(refused.value))
+
+
+def test_a_worker_that_does_not_see_the_files_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(socket, "gethostname", lambda: "node7")
+    partials = store(tmp_path)
+    partials.path.rename(tmp_path / "not mounted")
+    words = f"{partials.path}: holds no partial statistics store on worker node7."
+    with pytest.raises(InputError, match=re.escape(words)):
+        run_task(partials.address, RowTask(0))

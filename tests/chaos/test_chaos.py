@@ -2,12 +2,11 @@
 
 import random
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support.chaos_runs import Cohort, Finished, Journal, kill
+from support.chaos_runs import kill
 from support.command_io import digest_in
 from support.processes import PATIENCE_SECONDS, kill_group, started, wait_until
 
@@ -20,7 +19,7 @@ MOST_BETWEEN = 14
 
 
 @pytest.mark.chaos
-def test_chaos(cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path: Path) -> None:
+def test_chaos(cohort, undisturbed, journal, tmp_path):
     choice = random.Random(SEED)
     kills = choice.sample(KILLS, len(KILLS))
     program = Path(__file__).with_name("accumulation.py")
@@ -54,9 +53,7 @@ def test_chaos(cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path
     assert recomputed <= in_flight + N_TASKS / 50, f"{recomputed} again, {in_flight} cut short"
 
 
-def strike(
-    kill_of: str, client: subprocess.Popen[str], journal: Journal, workers: list[int]
-) -> None:
+def strike(kill_of, client, journal, workers):
     if kill_of in ("one worker", "all workers"):
         kill(workers)
     elif kill_of == "the client":

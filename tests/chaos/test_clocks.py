@@ -5,14 +5,13 @@ are sent: between two messages Dask waits for some time of day (docs/architectur
 """
 
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from support.chaos_runs import Cohort, Finished, Journal, free_address, scheduler_at, worker_of
+from support.chaos_runs import free_address, scheduler_at, worker_of
 from support.command_io import digest_in
 from support.processes import run, started, wait_until
 from support.tiers import missing
@@ -30,7 +29,7 @@ class Clock:
     file: Path
     library: Path
 
-    def set(self, days: int) -> dict[str, str]:
+    def set(self, days):
         """Change the day of all processes with this clock; return the environment of new ones."""
         beside = self.file.with_suffix(".new")
         beside.write_text(f"{days:+d}d\n")
@@ -44,30 +43,28 @@ class Clock:
 
 
 @pytest.fixture
-def clock(tmp_path: Path) -> Callable[[str], Clock]:
+def clock(tmp_path):
     found = sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
     if not found:
         missing("libfaketime")
     return lambda name: Clock(tmp_path / f"{name}.clock", found[0])
 
 
-def wait_for_silence() -> None:
+def wait_for_silence():
     """Wait until the messages about started tasks, which are held at the gate, have arrived."""
     time.sleep(1)
 
 
-def wait_until_seen() -> None:
+def wait_until_seen():
     time.sleep(2 * SECONDS_UNTIL_SEEN)
 
 
-def days_ahead(work: Path) -> float:
+def days_ahead(work):
     stamp = (work / "run.log").read_text().splitlines()[-1].split()[0]
     return (datetime.fromisoformat(stamp) - datetime.now(UTC)).total_seconds() / 86400
 
 
-def test_clocks_that_disagree_and_are_set(
-    clock, cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path: Path
-) -> None:
+def test_clocks_that_disagree_and_are_set(clock, cohort, undisturbed, journal, tmp_path):
     """The client is a year ahead, the worker two days behind; clocks are set, the client killed."""
     address = free_address()
     work, log = tmp_path / "work", tmp_path / "stderr"
@@ -101,7 +98,7 @@ def test_clocks_that_disagree_and_are_set(
     assert len(tasks_done_once(journal)) == 2
 
 
-def tasks_done_once(journal: Journal) -> set[str]:
+def tasks_done_once(journal):
     """Return the tasks that ended, none of which began again."""
     over: set[str] = set()
     for event in journal.update():

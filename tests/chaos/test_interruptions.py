@@ -4,13 +4,10 @@ import os
 import re
 import shlex
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 import pytest
-from support.chaos_runs import Cohort, Finished, Journal, free_address, scheduler_at, worker_of
+from support.chaos_runs import free_address, scheduler_at, worker_of
 from support.command_io import digest_in, error_in
 from support.processes import PATIENCE_SECONDS, kill_group, run, started, wait_until
 
@@ -20,12 +17,12 @@ pytestmark = pytest.mark.chaos
 
 
 @pytest.fixture
-def fired(cohort: Cohort, journal: Journal, tmp_path: Path) -> Callable:
+def fired(cohort, journal, tmp_path):
     """Provide a function that starts the command and waits until its tasks are held at the gate."""
     environment = {**cohort.environment, **journal.environment()}
 
     @contextmanager
-    def fire(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    def fire(command):
         journal.gate.touch()
         before = len(journal.begun())
         with started(command, environment, tmp_path / "stderr") as client:
@@ -36,20 +33,18 @@ def fired(cohort: Cohort, journal: Journal, tmp_path: Path) -> Callable:
     return fire
 
 
-def last_error(tmp_path: Path) -> str:
+def last_error(tmp_path):
     return error_in((tmp_path / "stderr").read_text())
 
 
-def finished_by(command: list[str], journal: Journal, environment: dict[str, str]) -> str:
+def finished_by(command, journal, environment):
     journal.gate.unlink(missing_ok=True)
     done = run(command, {**environment, **journal.environment()})
     assert done.returncode == 0, done.stderr
     return digest_in(done.stdout)
 
 
-def test_a_signal_ends_with_the_command_to_continue(
-    fired, cohort, undisturbed: Finished, journal, tmp_path
-) -> None:
+def test_a_signal_ends_with_the_command_to_continue(fired, cohort, undisturbed, journal, tmp_path):
     work = tmp_path / "work with a blank"
     with fired(cohort.command(work, "--workers", 1)) as client:
         client.send_signal(signal.SIGTERM)
@@ -64,8 +59,8 @@ def test_a_signal_ends_with_the_command_to_continue(
 
 
 def test_a_work_directory_has_one_client_and_ignores_file_times(
-    fired, cohort, undisturbed: Finished, journal, tmp_path
-) -> None:
+    fired, cohort, undisturbed, journal, tmp_path
+):
     """A second client is refused while the first is alive; file times have no effect."""
     work = tmp_path / "work"
     command = cohort.command(work, "--workers", 1)
@@ -90,8 +85,8 @@ def test_a_work_directory_has_one_client_and_ignores_file_times(
 
 
 def test_the_run_waits_for_workers_and_ends_without_a_scheduler(
-    fired, cohort, undisturbed: Finished, journal, tmp_path
-) -> None:
+    fired, cohort, undisturbed, journal, tmp_path
+):
     address = free_address()
     command = cohort.command(tmp_path / "work", "--scheduler", address)
     with ExitStack() as stack:

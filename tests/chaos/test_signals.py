@@ -9,7 +9,6 @@ import random
 import shlex
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,31 +44,31 @@ class Trial:
     workers: bool = False  # whether processes instead of threads run the tasks
 
     @property
-    def ledger(self) -> Path:
+    def ledger(self):
         return self.directory / "ledger.sqlite"
 
     @property
-    def release(self) -> Path:
+    def release(self):
         return self.directory / "release"
 
     @property
-    def work(self) -> Path:
+    def work(self):
         return self.directory / "release.work"
 
-    def staging(self) -> list[Path]:
+    def staging(self):
         return list(self.directory.glob(".release.*"))
 
-    def options(self, prefix: Path) -> list[object]:
+    def options(self, prefix):
         return [
             "--bfile", prefix, *table_options(prefix), *MODEL,
             *(["--workers", 1] if self.workers else []),
             "--ledger", self.ledger, "--out", self.release, "--cohort", "c",
         ]  # fmt: skip
 
-    def command(self, prefix: Path) -> list[str]:
+    def command(self, prefix):
         return command_of("gwas_release", self.options(prefix))
 
-    def noise(self) -> list[Path]:
+    def noise(self):
         return list((self.work / "private_statistics").glob("*.zarr"))
 
 
@@ -78,7 +77,7 @@ MODEL = ["--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon"
 
 
 @pytest.fixture(scope="session")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(tmp_path_factory):
     directory = tmp_path_factory.mktemp("signals")
     prefix = simulated(directory / "c", 400, 1, variants=90, phenotypes=2)
     work = directory / "work"
@@ -95,20 +94,20 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return prepared
 
 
-def is_noting_signals(process: subprocess.Popen[str]) -> bool:
+def is_noting_signals(process):
     """Return whether the process has a handler of SIGTERM, before which it does nothing."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     (caught,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
     return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def genotype_sums(trial: Trial) -> str:
+def genotype_sums(trial):
     grams = zarr.open_group(trial.work / "statistics.zarr", mode="r")["gram"]
     blocks = [np.asarray(grams[str(block)][:]) for block in range(3)]
     return sha256(b"".join(block.tobytes() for block in blocks)).hexdigest()
 
 
-def completed(trial: Trial, prepared: Prepared) -> None:
+def completed(trial, prepared):
     """Run the command again, in this process; compare everything with an undisturbed run."""
     succeeded(command(release_command, *trial.options(prepared.prefix)))
     assert genotype_sums(trial) == prepared.sums
@@ -145,13 +144,11 @@ FROM_THE_START = ("anywhere", "compilation")
 KILLS: Trials = {"anywhere": (4, None), "draw": (4, 0.3), "publication": (4, 0.3)}
 
 
-def numbered(trials: Trials) -> list[tuple[str, int]]:
+def numbered(trials):
     return [(aim, number) for aim, (count, _) in trials.items() for number in range(count)]
 
 
-def strike(
-    trial: Trial, prepared: Prepared, aim: str, number: int, trials: Trials, blow: signal.Signals
-) -> tuple[int, str]:
+def strike(trial, prepared, aim, number, trials, blow):
     """Run the command with a signal at a random time; return its exit code and output."""
     environment = dict(os.environ)
     if aim == "compilation":
@@ -176,8 +173,8 @@ def strike(
 
 @pytest.mark.parametrize(("aim", "number"), numbered(TRIALS))
 def test_sigterm_ends_with_exit_code_5_or_a_completed_release(
-    aim: str, number: int, prepared: Prepared, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+    aim, number, prepared, tmp_path, request
+):
     trial = Trial(tmp_path, workers=number % 8 == 0)
     code, stdout = strike(trial, prepared, aim, number, TRIALS, signal.SIGTERM)
     stderr = (tmp_path / "stderr").read_text()
@@ -194,9 +191,7 @@ def test_sigterm_ends_with_exit_code_5_or_a_completed_release(
 
 
 @pytest.mark.parametrize(("aim", "number"), numbered(KILLS))
-def test_a_kill_is_followed_by_one_release(
-    aim: str, number: int, prepared: Prepared, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_kill_is_followed_by_one_release(aim, number, prepared, tmp_path, request):
     trial = Trial(tmp_path, workers=number % 4 == 0)
     code, _ = strike(trial, prepared, aim, number, KILLS, signal.SIGKILL)
     completed(trial, prepared)

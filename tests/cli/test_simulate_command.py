@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from bed_reader import open_bed
-from click.testing import Result
 from scipy import stats
 from support.command_io import PANEL
 from support.processes import run_program
@@ -25,19 +24,19 @@ SUFFIXES = (
 )
 
 
-def simulate(prefix: Path, n_people: int, *options: object, seed: int = 1) -> Result:
+def simulate(prefix, n_people, *options, seed=1):
     fixed = ["--bfile", PANEL, "--out", prefix, "--samples", n_people, "--seed", seed]
     return command(main, *fixed, *options)
 
 
 @pytest.fixture(scope="module")
-def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cohort(tmp_path_factory):
     prefix = tmp_path_factory.mktemp("cohort") / "cohort"
     succeeded(simulate(prefix, 4_002, "--missing", 0.01, *TRAITS))
     return prefix
 
 
-def test_bed_reader_reads_the_genotypes(cohort: Path) -> None:
+def test_bed_reader_reads_the_genotypes(cohort):
     with open_bed(f"{cohort}.bed") as bed, open_bed(f"{PANEL}.bed") as panel:
         dosages, reference = bed.read(dtype="float32"), panel.read(dtype="float32")
         assert dosages.shape == (4_002, 3_000)
@@ -50,9 +49,7 @@ def test_bed_reader_reads_the_genotypes(cohort: Path) -> None:
 
 
 @pytest.mark.oracle
-def test_plink2_accepts_the_files_and_its_score_is_the_genetic_value(
-    cohort: Path, plink2: str, tmp_path: Path
-) -> None:
+def test_plink2_accepts_the_files_and_its_score_is_the_genetic_value(cohort, plink2, tmp_path):
     effects = pd.read_csv(f"{cohort}.effects.tsv", sep="\t")
     effects[effects["name"] == "QT1"].to_csv(tmp_path / "qt1.tsv", sep="\t", index=False)
     command = [plink2, "--bfile", cohort, "--pheno", f"{cohort}.pheno.tsv", "--1", "--validate"]
@@ -67,14 +64,14 @@ def test_plink2_accepts_the_files_and_its_score_is_the_genetic_value(
     assert set(scored["CASE"]) == {1, 2}  # plink2 took it for a binary trait
 
 
-def test_same_options_same_bytes(cohort: Path, tmp_path: Path) -> None:
+def test_same_options_same_bytes(cohort, tmp_path):
     simulate(tmp_path / "again", 4_002, "--missing", 0.01, *TRAITS)
     for suffix in SUFFIXES:
         again = Path(f"{tmp_path / 'again'}{suffix}").read_bytes()
         assert again == Path(f"{cohort}{suffix}").read_bytes(), suffix
 
 
-def test_other_people_with_the_same_effects(cohort: Path, tmp_path: Path) -> None:
+def test_other_people_with_the_same_effects(cohort, tmp_path):
     simulate(tmp_path / "fresh", 4_002, *TRAITS, seed=2)
     for suffix, equal in ((".effects.tsv", True), (".bed", False), (".pheno.tsv", False)):
         fresh = Path(f"{tmp_path / 'fresh'}{suffix}").read_bytes()
@@ -92,14 +89,14 @@ def test_other_people_with_the_same_effects(cohort: Path, tmp_path: Path) -> Non
         ),
     ],
 )
-def test_bad_options(options: list[str], exit_code: int, message: str, tmp_path: Path) -> None:
+def test_bad_options(options, exit_code, message, tmp_path):
     result = simulate(tmp_path / "bad", 10, *TRAITS, *options)
     assert result.exit_code == exit_code
     assert message in result.output
     assert not list(tmp_path.iterdir())
 
 
-def test_files_of_other_people_are_kept(tmp_path: Path) -> None:
+def test_files_of_other_people_are_kept(tmp_path):
     prefix = tmp_path / "cohort"
     for _ in range(2):  # a simulated cohort is made again
         succeeded(simulate(prefix, 10))
@@ -110,9 +107,7 @@ def test_files_of_other_people_are_kept(tmp_path: Path) -> None:
     assert (tmp_path / "cohort.bed").read_bytes() == genotypes
 
 
-def test_a_disk_without_room_is_found_out_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_without_room_is_found_out_first(tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=1_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
     refused(simulate(tmp_path / "big", 10), 4, "KiB needed")

@@ -1,14 +1,18 @@
-"""What a terminal shows: groups of a plan, whole words, warnings in colour, nothing twice."""
+"""What a terminal shows, whole words and nothing twice, and output that cannot be written."""
 
 import io
 import logging
+import os
 import re
 import runpy
+import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from support.documented_code import ROOT
+from support.processes import command_of
+from support.small_cohort import BUDGET, Cohort, write_cohort
 
 from primo_scale.cli.terminal import Terminal
 from primo_scale.run import run_log
@@ -106,3 +110,32 @@ def test_the_demo_release_takes_25_lines_of_80_columns():
     beginnings = [row.partition(":")[0] for row in rows]
     assert {"expected", "budget", "report", "next"} <= {*beginnings}
     assert len(rows) == len(set(rows)), "a line is shown twice"
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    """Provide the words of an accumulation, which prints its digest before it ends."""
+    cohort = Cohort(write_cohort(tmp_path / "c"))
+    cohort.ingest()
+    return command_of("accumulate", [*cohort.accumulation, *map(str, BUDGET)])
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+def test_a_full_disk_is_named_and_keeps_the_exit_code(words: list[str]) -> None:
+    with FULL.open("w") as full:
+        told = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        untold = subprocess.run(words, stdout=full, stderr=full, check=False)
+    assert (told.returncode, untold.returncode) == (4, 4)
+    assert told.stderr.splitlines()[-1].startswith("error: standard output: cannot be written: No")
+
+
+def test_a_reader_that_has_left_is_no_failure(words: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert done.returncode == 141
+    assert "error" not in done.stderr.lower()

@@ -2,10 +2,9 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from support.queue_runs import ROOT, Cohort, GridEngine, gated_command, wait_for
+from support.queue_runs import ROOT, gated_command, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -15,9 +14,7 @@ python = "{python}"
 """
 
 
-def test_a_rescheduled_job_that_submits_jobs_completes_a_release(
-    grid_engine: GridEngine, cohort: Cohort, tmp_path: Path
-) -> None:
+def test_a_rescheduled_job_that_submits_jobs_completes_a_release(grid_engine, cohort, tmp_path):
     arguments = cohort.release_options(tmp_path)
     queue = OPTIONS.format(python=sys.executable)
     command = gated_command(tmp_path, "gwas_release", arguments, kind="sge", options=queue)
@@ -35,9 +32,7 @@ def test_a_rescheduled_job_that_submits_jobs_completes_a_release(
     wait_for(lambda: not grid_engine.jobs(), "end of all jobs")
 
 
-def test_an_unknown_queue_is_a_one_line_error(
-    grid_engine: GridEngine, cohort: Cohort, tmp_path: Path
-) -> None:
+def test_an_unknown_queue_is_a_one_line_error(grid_engine, cohort, tmp_path):
     arguments = cohort.accumulate_options(tmp_path / "work")
     queue = OPTIONS.format(python=sys.executable) + 'queue = "nowhere"'
     command = gated_command(tmp_path, "accumulate", arguments, kind="sge", options=queue)

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from support.queue_runs import ROOT, Cohort, Run, Slurm, gated_command, wait_for
+from support.queue_runs import ROOT, Run, Slurm, gated_command, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -14,23 +13,23 @@ SHORT_LIVES = 'worker_extra_args = ["--lifetime", "3s", "--lifetime-stagger", "1
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 
-def cancel(slurm: Slurm, run: Run, jobs: list[str]) -> None:
+def cancel(slurm, run, jobs):
     slurm.call("scancel", *jobs)
 
 
-def requeue(slurm: Slurm, run: Run, jobs: list[str]) -> None:
+def requeue(slurm, run, jobs):
     slurm.call("scontrol", "requeue", ",".join(jobs))
     for job in jobs:
         slurm.start_again(job, run.command.said)
 
 
-def end_walltime(slurm: Slurm, run: Run, jobs: list[str]) -> None:
+def end_walltime(slurm, run, jobs):
     for job in jobs:
         slurm.call("scontrol", "update", f"JobId={job}", "EndTime=now")
     wait_for(lambda: {slurm.state(job) for job in jobs} == {"TIMEOUT"}, "walltime kill")
 
 
-def cancel_while_the_queue_takes_no_jobs(slurm: Slurm, run: Run, jobs: list[str]) -> None:
+def cancel_while_the_queue_takes_no_jobs(slurm, run, jobs):
     slurm.set_partition("INACTIVE")
     slurm.call("scancel", *jobs)
     run.wait_for(
@@ -47,9 +46,7 @@ FAULTS: tuple[Callable[[Slurm, Run, list[str]], None], ...] = (
 )
 
 
-def test_a_run_survives_killed_and_requeued_jobs(
-    slurm: Slurm, cohort: Cohort, tmp_path: Path
-) -> None:
+def test_a_run_survives_killed_and_requeued_jobs(slurm, cohort, tmp_path):
     command = gated_command(tmp_path, "accumulate", cohort.accumulate_options(tmp_path / "work"))
     with Run(command) as run:
         run.wait_for_new_life(set(), "first task")
@@ -61,9 +58,7 @@ def test_a_run_survives_killed_and_requeued_jobs(
     assert slurm.jobs() == [], "jobs left behind"
 
 
-def test_a_full_queue_and_short_worker_lifetimes_only_delay_a_run(
-    slurm: Slurm, cohort: Cohort, tmp_path: Path
-) -> None:
+def test_a_full_queue_and_short_worker_lifetimes_only_delay_a_run(slurm, cohort, tmp_path):
     slurm.call("sbatch", "--job-name=others", "--cpus-per-task=4", "--output=/dev/null",
                "--wrap=sleep 600")  # fmt: skip
     wait_for(lambda: slurm.jobs("RUNNING", "others"), "a job of others on the node")
@@ -81,9 +76,7 @@ def test_a_full_queue_and_short_worker_lifetimes_only_delay_a_run(
         assert run.finish() == cohort.digest
 
 
-def test_a_requeued_job_that_submits_jobs_completes_a_release(
-    slurm: Slurm, cohort: Cohort, tmp_path: Path
-) -> None:
+def test_a_requeued_job_that_submits_jobs_completes_a_release(slurm, cohort, tmp_path):
     command = gated_command(tmp_path, "gwas_release", cohort.release_options(tmp_path))
     (job,) = slurm.call(
         "sbatch", "--parsable", "--cpus-per-task=1", "--mem=1G", f"--chdir={tmp_path}",
@@ -105,7 +98,7 @@ def test_a_requeued_job_that_submits_jobs_completes_a_release(
     assert slurm.jobs() == [], "jobs left behind"
 
 
-def test_an_unknown_queue_is_a_one_line_error(slurm: Slurm, cohort: Cohort, tmp_path: Path) -> None:
+def test_an_unknown_queue_is_a_one_line_error(slurm, cohort, tmp_path):
     options = cohort.accumulate_options(tmp_path / "work")
     command = gated_command(tmp_path, "accumulate", options, options='queue = "nowhere"')
     line = command.refusal()

@@ -14,7 +14,7 @@ RUNNABLE = sorted(
     page
     for page in (path.relative_to(ROOT).as_posix() for path in PAGES)
     if page.startswith("docs/") and blocks(page, "sh", "python")
-    # tests/website/test_notebook.py and tests/pandas_plink run the blocks of these
+    # tests/website/test_made_files.py and tests/pandas_plink run the blocks of these
     if page not in ("docs/tutorial.md", "docs/inputs.md")
 )
 _COMMAND = re.compile(r"(?:(?:\S*/)?primo-scale|python -m pipelines\.)\s*([a-z_-]+)(.*)")

@@ -14,11 +14,6 @@ from primo_scale.privacy.mechanism import Promise
 rng = np.random.default_rng(9)
 
 
-@pytest.fixture(scope="module")
-def rows():
-    return pd.DataFrame(projections.run(Task({"K": 25, "l": 100, "effects": "independent"}, [0])))
-
-
 def test_the_nuclear_projection_is_the_nearest_point():
     matrix = rng.standard_normal((5, 8))
     radius = 0.4 * np.linalg.norm(matrix, "nuc")
@@ -63,8 +58,10 @@ def test_the_outcome_spectrum_is_the_same_from_both_sides(monkeypatch):
     assert (vectors * values) @ vectors.T == pytest.approx(Y.T @ Y)
 
 
-def test_only_joint_projections_gain_for_few_phenotypes(rows):
+def test_only_joint_projections_gain_for_few_phenotypes():
     """Both balls that a release can know change little; the posterior needs no projection."""
+    task = Task({"K": 25, "l": 100, "effects": "independent"}, [0])
+    rows = pd.DataFrame(projections.run(task))
     share = rows.pivot_table(index=["unit", "epsilon"], columns="method", values="relative R^2").T
     full = share["full", 1.0]
     plain = full[projections.NONE]

@@ -1,4 +1,4 @@
-"""Figures of the papers: the command, and those of Wu et al."""
+"""Figures of the papers: how they are divided, run, resumed and drawn, and those of Wu et al."""
 
 from dataclasses import replace
 
@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from experiments.reproduce import main
-from experiments.reproduction import PaperFigure, Task
-from experiments.wu_figures import draw_table_1, run_table
+from experiments.reproduction import PaperFigure, Task, reproduce
+from experiments.wu_figures import run_table
 
 
 def test_losses_on_insurance_are_ordered_as_in_the_paper():
@@ -42,9 +42,8 @@ def test_a_malformed_table_is_refused_by_its_column(folder, column, value):
 
 
 def test_the_command_runs_the_reduced_grid_of_all_figures(tmp_path, monkeypatch):
-    whole = PaperFigure("squares", ({"a": 1}, {"a": 2}), run_table, draw_table_1, 25)
-    quick = replace(whole, quick_settings=({"a": 2},), quick_repetitions=4)
-    monkeypatch.setattr("experiments.reproduce.FIGURES", {"f": quick, "g": whole})
+    quick = replace(FIGURE, quick_settings=({"a": 2},), quick_repetitions=4)
+    monkeypatch.setattr("experiments.reproduce.FIGURES", {"f": quick, "g": FIGURE})
     runs = {}
 
     def record(figure, name, out, *, repetitions):
@@ -56,3 +55,32 @@ def test_the_command_runs_the_reduced_grid_of_all_figures(tmp_path, monkeypatch)
     both = [Task({"a": 1}, range(3)), Task({"a": 2}, range(3))]
     folder = tmp_path / "quick"
     assert runs == {"f": ([Task({"a": 2}, range(4))], folder), "g": (both, folder)}
+
+
+def squares(task):
+    return [{**task.setting, "seed": seed, "square": seed**2} for seed in task.seeds]
+
+
+def broken(task):
+    raise ZeroDivisionError
+
+
+def draw(rows, path):
+    path.write_text(f"{len(rows)} rows")
+
+
+FIGURE = PaperFigure("squares", ({"a": 1}, {"a": 2}), squares, draw, repetitions=25)
+
+
+def test_a_figure_is_continued_and_extended(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        reproduce(replace(FIGURE, run=broken), "f", tmp_path, repetitions=9)
+    assert not list((tmp_path / "f").glob("*.csv"))
+    first = reproduce(FIGURE, "f", tmp_path, repetitions=10)
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / "f").glob("*.csv")}
+    whole = reproduce(FIGURE, "f", tmp_path, repetitions=FIGURE.repetitions)
+    assert all(path.stat().st_mtime_ns == time for path, time in kept.items())
+    assert (len(first), len(whole)) == (20, 50)
+    assert set(whole.seed) == set(range(25))
+    pd.testing.assert_frame_equal(whole, pd.read_csv(tmp_path / "f.csv"))
+    assert (tmp_path / "f.svg").read_text() == "50 rows"

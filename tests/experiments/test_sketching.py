@@ -44,12 +44,9 @@ def test_the_profile_is_that_of_the_sketch_itself(epsilon, mu):
     assert sketching.sketch_delta(epsilon, gamma, k, mu) == pytest.approx(found, rel=0.03)
 
 
-def test_the_profile_grows_as_the_eigenvalue_falls():
+def test_the_profile_falls_to_that_of_the_gaussian_as_the_eigenvalue_grows():
     deltas = [sketching.sketch_delta(1.0, gamma, 60, 0.3) for gamma in (8, 16, 32, 64)]
     assert deltas == sorted(deltas, reverse=True)
-
-
-def test_without_sketches_it_is_the_gaussian_mechanism():
     found = sketching.sketch_delta(1.0, 1e9, 10, 0.7)
     assert math.log(found) == pytest.approx(log_delta(1.0, 0.7), abs=1e-5)
 

@@ -1,4 +1,4 @@
-"""Ingest of every fixture, compared with bed-reader and plink2, and with interruptions."""
+"""Ingest of every fixture, compared with bed-reader and plink2, in parts and whole."""
 
 import csv
 import gzip
@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
+from support.filesets import copy_fileset, open_filesets
 from support.ingest_runs import bed_reader_dosages, run, split_by_chromosome, stored
 from support.tiers import thinned
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes import bed, ingest
 from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.store import open_genotypes
+from primo_scale.genotypes.store import copies_of_hard_calls, open_genotypes
 
 EDGE = Path(__file__).resolve().parents[1] / "reference/data/edge"
 
@@ -156,3 +157,28 @@ def test_impossible_chunks_are_a_usage_error(base, tmp_path, shape):
 def test_padding_bits_of_the_store_are_zero(reference, tmp_path):
     store = run(reference / "data/edge/plink_made/padbits_nonzero_n41", tmp_path / "g.zarr")
     assert not (store.read_packed(slice(None), slice(40, 41)) & 0b11111100).any()
+
+
+@pytest.mark.parametrize("budget", [1, 64, 1 << 26])
+def test_any_subset_is_read_with_any_buffer_size(reference, monkeypatch, budget):
+    monkeypatch.setattr(bed, "RAW_SLAB_BYTES", budget)
+    prefix = reference / "data/edge/plink_made" / "base_n43_m61"
+    file = open_filesets([prefix])
+    expected = bed_reader_dosages(prefix)
+    rng = np.random.default_rng(budget)
+    for _ in range(10):
+        variants = np.sort(rng.choice(61, rng.integers(1, 62), replace=False))
+        samples = np.sort(rng.choice(43, rng.integers(1, 44), replace=False))
+        packed = file.read(variants, samples)
+        np.testing.assert_array_equal(
+            copies_of_hard_calls(packed, len(samples)), expected[np.ix_(variants, samples)]
+        )
+
+
+def test_a_file_that_shrinks_is_refused(reference, tmp_path):
+    prefix = copy_fileset(reference / "data/edge/plink_made/base_n43_m61", tmp_path / "x")
+    path = tmp_path / "x.bed"
+    file = open_filesets([prefix])
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="shorter"):
+        file.read(np.arange(61), np.arange(43))

@@ -1,10 +1,8 @@
 """Clipping on the lattice: the two inequalities that the privacy guarantee depends on."""
 
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -20,12 +18,12 @@ ROWS = arrays(
 LIMITS = st.integers(0, 2**40) | st.integers(0, 50)
 
 
-def exact_norms(rows: npt.NDArray[np.int16]) -> list[int]:
+def exact_norms(rows):
     return [sum(int(entry) ** 2 for entry in row) for row in rows]
 
 
 @given(ROWS, LIMITS)
-def test_no_row_exceeds_the_limit(rows: npt.NDArray[np.int16], limit: int) -> None:
+def test_no_row_exceeds_the_limit(rows, limit):
     clipped = products.clip_rows(rows, slice(None), limit)
     for before, after, norm in zip(rows, clipped, exact_norms(rows), strict=True):
         if norm <= limit:
@@ -37,9 +35,7 @@ def test_no_row_exceeds_the_limit(rows: npt.NDArray[np.int16], limit: int) -> No
 
 
 @given(ROWS, st.integers(1, 2**40))
-def test_clipping_loses_less_than_one_unit_an_entry(
-    rows: npt.NDArray[np.int16], limit: int
-) -> None:
+def test_clipping_loses_less_than_one_unit_an_entry(rows, limit):
     """The clipped row is the ideal one, ``q sqrt(limit / norm)``, within one unit an entry."""
     clipped = products.clip_rows(rows, slice(None), limit)
     for before, after, norm in zip(rows, clipped, exact_norms(rows), strict=True):
@@ -48,9 +44,7 @@ def test_clipping_loses_less_than_one_unit_an_entry(
 
 
 @given(ROWS, LIMITS, st.integers(0, 12), st.integers(0, 12))
-def test_only_the_chosen_columns_are_clipped(
-    rows: npt.NDArray[np.int16], limit: int, start: int, stop: int
-) -> None:
+def test_only_the_chosen_columns_are_clipped(rows, limit, start, stop):
     before = rows.copy()
     clipped = products.clip_rows(rows, slice(start, stop), limit)
     assert max(exact_norms(clipped[:, start:stop])) <= limit
@@ -60,9 +54,7 @@ def test_only_the_chosen_columns_are_clipped(
 
 
 @given(ROWS, LIMITS, st.sampled_from([2, 64, 256]), st.integers(0, 3))
-def test_rounded_rows_are_as_near_to_clipped_ones_as_the_limit_permits(
-    rows: npt.NDArray[np.int16], limit: int, step: int, start: int
-) -> None:
+def test_rounded_rows_are_as_near_to_clipped_ones_as_the_limit_permits(rows, limit, step, start):
     clipped = products.clip_rows(rows, slice(start, None), limit).astype(np.int64)
     found = products.clip_rows(rows, slice(start, None), limit, step).astype(np.int64)
     np.testing.assert_array_equal(found[:, :start], rows[:, :start])
@@ -82,7 +74,7 @@ def test_rounded_rows_are_as_near_to_clipped_ones_as_the_limit_permits(
 @example([20_000, 20_001], 20_000)
 @example([2**31 - 1, 2**31], 2**31 - 1)
 @example([2**62 - 2, 2**62 - 1], 2**62 - 2)
-def test_multipliers_are_the_largest_that_prove_the_bound(norms: list[int], limit: int) -> None:
+def test_multipliers_are_the_largest_that_prove_the_bound(norms, limit):
     multipliers = products.row_multipliers(np.array(norms, dtype=np.int64), limit)
     for norm, r in zip(norms, multipliers.tolist(), strict=True):
         if norm <= limit:
@@ -93,7 +85,7 @@ def test_multipliers_are_the_largest_that_prove_the_bound(norms: list[int], limi
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
-def test_scaling_is_exact_at_the_ends_of_every_type(dtype: type[np.signedinteger]) -> None:
+def test_scaling_is_exact_at_the_ends_of_every_type(dtype):
     info = np.iinfo(dtype)
     entries = np.array([info.min, info.min + 1, -3, -1, 0, 1, 3, info.max], dtype=dtype)
     multipliers = np.array(
@@ -110,9 +102,7 @@ def test_scaling_is_exact_at_the_ends_of_every_type(dtype: type[np.signedinteger
     st.lists(st.integers(-128, 127), min_size=1, max_size=40),
     st.lists(st.integers(0, products.UNCLIPPED), min_size=1, max_size=9),
 )
-def test_scaled_columns_are_exact_and_unclipped_ones_untouched(
-    column: list[int], multipliers: list[int]
-) -> None:
+def test_scaled_columns_are_exact_and_unclipped_ones_untouched(column, multipliers):
     every = np.insert(multipliers, range(len(multipliers)), products.UNCLIPPED)
     memory = np.tile(np.array(column, dtype=np.int8)[:, None], len(every) + 1)
     products.scale_columns(memory[:, :-1], every)
@@ -123,7 +113,7 @@ def test_scaled_columns_are_exact_and_unclipped_ones_untouched(
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])
-def test_norms_are_exact_in_either_memory_order(dtype: type[np.signedinteger]) -> None:
+def test_norms_are_exact_in_either_memory_order(dtype):
     rows = np.full((3, 5000), np.iinfo(dtype).min, dtype=dtype)
     rows[1] = np.iinfo(dtype).max
     rows[2] = 0
@@ -132,7 +122,7 @@ def test_norms_are_exact_in_either_memory_order(dtype: type[np.signedinteger]) -
     assert products.squared_norms(np.ascontiguousarray(rows.T).T).tolist() == expected
 
 
-def test_reference_vector(reference: Path) -> None:
+def test_reference_vector(reference):
     """Rows within the bound stay as published; a tighter bound holds and scales them evenly."""
     vector = np.load(reference / "vectors/13_fixed_point.npz")
     rows = vector["out_qx"].astype(np.int16)

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -39,21 +38,21 @@ def dot(left, scale, right):
 
 
 @pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def cache(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     compiling._cache_folder.cache_clear()
     yield tmp_path / "cache"
     compiling._cache_folder.cache_clear()
 
 
-def compilations(left=LEFT) -> int:
+def compilations(left=LEFT):
     """Call a fresh kernel, and return how many functions it had to compile."""
     kernel = compiled(dot)
     assert kernel(left, 3, RIGHT) == 12
     return len(kernel.overloads) - sum(kernel.stats.cache_hits.values())
 
 
-def test_the_private_cache_serves_what_was_compiled(cache: Path) -> None:
+def test_the_private_cache_serves_what_was_compiled(cache):
     assert [compilations() for _ in range(3)] == [1, 0, 0]
     (folder,) = cache.iterdir()
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -61,7 +60,7 @@ def test_the_private_cache_serves_what_was_compiled(cache: Path) -> None:
 
 @pytest.mark.parametrize("ending", ["nbi", "nbc"])
 @pytest.mark.parametrize("damage", ["truncated", "empty", "noise"])
-def test_a_damaged_file_is_compiled_again(cache: Path, damage: str, ending: str) -> None:
+def test_a_damaged_file_is_compiled_again(cache, damage, ending):
     compilations()
     (path,) = cache.rglob(f"*.{ending}")
     content = path.read_bytes()
@@ -69,7 +68,7 @@ def test_a_damaged_file_is_compiled_again(cache: Path, damage: str, ending: str)
     assert compilations() == 1
 
 
-def test_code_for_other_types_in_the_same_file_is_not_used(cache: Path) -> None:
+def test_code_for_other_types_in_the_same_file_is_not_used(cache):
     """Processes that compile at once may write the index of one and the code of the other."""
     compilations()
     compilations(LEFT.astype(np.float32))
@@ -78,9 +77,7 @@ def test_code_for_other_types_in_the_same_file_is_not_used(cache: Path) -> None:
     assert compilations() == 1
 
 
-def test_sources_and_processor_name_the_folder(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_sources_and_processor_name_the_folder(cache, monkeypatch, tmp_path):
     source, folder_of = tmp_path / "kernel.py", compiling._cache_folder.__wrapped__
     source.write_text("one")
     folders = [folder_of(str(source))]
@@ -95,7 +92,7 @@ def test_sources_and_processor_name_the_folder(
 
 
 @pytest.mark.parametrize("obstacle", ["a file", "open to others"])
-def test_without_a_private_folder_kernels_run(cache: Path, obstacle: str) -> None:
+def test_without_a_private_folder_kernels_run(cache, obstacle):
     if obstacle == "a file":
         cache.touch()
     else:
@@ -106,7 +103,7 @@ def test_without_a_private_folder_kernels_run(cache: Path, obstacle: str) -> Non
 
 
 @pytest.mark.slow
-def test_processes_that_start_at_once_share_the_cache(tmp_path: Path) -> None:
+def test_processes_that_start_at_once_share_the_cache(tmp_path):
     program = (
         "import numpy as np; from primo_scale.kernels.packed import _decode_words, decode;"
         "packed = np.full((2, 1), 0b11_10_00_01, np.uint8); table = np.arange(8, dtype=np.int8);"
@@ -133,7 +130,7 @@ def read(descriptor, target):
     return read_byte(descriptor, target.ctypes.data)
 
 
-def test_other_threads_run_while_a_kernel_runs(cache: Path) -> None:
+def test_other_threads_run_while_a_kernel_runs(cache):
     """The kernel waits for a process, which waits for this thread and writes L if that is late."""
     kernel, target = compiled(read), np.zeros(1, dtype=np.uint8)
     with open("/dev/zero", "rb") as zeros:

@@ -1,19 +1,16 @@
 """Products of every kernel, compared with int64 arithmetic, and sums that exceed int32."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, product
+from support.integer_products import PATTERNS, available, codes_of, modulo_int32, product
 
 from primo_scale.kernels import NAMES
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
     LARGEST_INT32,
     Float32,
-    ProductKernel,
     ProductSum,
     byte_planes,
     from_byte_planes,
@@ -32,14 +29,14 @@ PEOPLE = st.integers(1, 9) | st.sampled_from(
 )
 
 
-def added(kernel: ProductKernel, left: Int8, right: Int8, times: int = 1) -> Any:
+def added(kernel, left, right, times=1):
     total = kernel.zeros(len(left), len(right))
     for _ in range(times):
         kernel.add(total, left, right)
     return kernel.read(total)
 
 
-def assert_exact(kernel: ProductKernel, left: Int8, right: Int8, times: int = 1) -> None:
+def assert_exact(kernel, left, right, times=1):
     expected = modulo_int32(times * product(left, right))
     found = added(kernel, left, right, times)
     assert found.dtype == np.int32
@@ -57,9 +54,7 @@ def assert_exact(kernel: ProductKernel, left: Int8, right: Int8, times: int = 1)
     times=st.integers(1, 3),
     seed=st.integers(0, 2**32),
 )
-def test_products_equal_those_of_integers(
-    name: str, sizes: Any, largest: int, patterns: Any, times: int, seed: int
-) -> None:
+def test_products_equal_those_of_integers(name, sizes, largest, patterns, times, seed):
     kernel, rng = available(name, largest), np.random.default_rng(seed)
     height, width, people = sizes
     left = codes_of(rng, height, people, largest=largest, pattern=patterns[0])
@@ -71,7 +66,7 @@ def test_products_equal_those_of_integers(
 @pytest.mark.slow
 @kernels
 @pytest.mark.parametrize("people", [1, 512, 700, 1024])  # less than a vector, one run, odd, two
-def test_products_do_not_depend_on_the_memory_layout(name: str, people: int) -> None:
+def test_products_do_not_depend_on_the_memory_layout(name, people):
     kernel, rng = available(name, 127), np.random.default_rng(people)
     codes = codes_of(rng, 7, people, largest=127, pattern="any")
     room = codes_of(rng, 20, 3 * people + 11, largest=127, pattern="any")
@@ -95,7 +90,7 @@ def test_products_do_not_depend_on_the_memory_layout(name: str, people: int) -> 
 
 @kernels
 @pytest.mark.parametrize("rows", [257, 513])
-def test_more_rows_than_a_panel_holds(name: str, rows: int) -> None:
+def test_more_rows_than_a_panel_holds(name, rows):
     """A panel has 120 right rows in `vnni`; in `amx` 256 right and 512 left rows."""
     codes = codes_of(np.random.default_rng(rows), rows, 700, largest=127, pattern="any")
     kernel = available(name, 127)
@@ -104,7 +99,7 @@ def test_more_rows_than_a_panel_holds(name: str, rows: int) -> None:
 
 
 @kernels
-def test_rows_of_every_range(name: str) -> None:
+def test_rows_of_every_range(name):
     """`avx2` adds in int16, in tiles of 6 left and 16 right rows, what both ranges permit."""
     ends = np.array([(-width // 2, width // 2) for width in (1, 2, 5, 22, 63, 126, 127, 255)])
     rows = np.repeat(np.concatenate([ends, ends[:, ::-1]]), [8, 4092], axis=1).astype(np.int8)
@@ -117,7 +112,7 @@ def test_rows_of_every_range(name: str) -> None:
 
 @kernels
 @pytest.mark.parametrize("pattern", ["lowest", "highest"])
-def test_sums_wrap_modulo_2_to_the_32(name: str, pattern: str) -> None:
+def test_sums_wrap_modulo_2_to_the_32(name, pattern):
     """9 x 16,385 products of 127^2 or 128^2 leave int32, and come back into it."""
     kernel = available(name, LARGEST_BYTE)
     codes = codes_of(np.random.default_rng(), 5, 16_385, largest=128, pattern=pattern)
@@ -136,9 +131,7 @@ class TestProductSum:
         bound=st.sampled_from([1, LARGEST_INT32 // 500, LARGEST_INT32 // 3, LARGEST_INT32]),
         seed=st.integers(0, 2**32),
     )
-    def test_totals_do_not_depend_on_reads_or_flushes(
-        self, name: str, largest: int, reads: list[int], bound: int, seed: int
-    ) -> None:
+    def test_totals_do_not_depend_on_reads_or_flushes(self, name, largest, reads, bound, seed):
         """A bound that is too high only moves sums to int64 more often, at most per person."""
         kernel, rng = available(name, largest), np.random.default_rng(seed)
         bound = max(bound, largest**2)
@@ -157,7 +150,7 @@ class TestProductSum:
 
     @kernels
     @pytest.mark.parametrize("read", [131_071, 131_072, 262_142, 300_000])
-    def test_the_largest_sums_are_exact_around_the_end_of_int32(self, name: str, read: int) -> None:
+    def test_the_largest_sums_are_exact_around_the_end_of_int32(self, name, read):
         """131,071 squares of 128 fit int32, and 131,072 are 2^31."""
         kernel = available(name, LARGEST_BYTE)
         codes = np.full((2, read), -128, dtype=np.int8)
@@ -170,7 +163,7 @@ class TestProductSum:
             assert (mirrored(found) == reads * read * 128**2).all()
 
 
-def test_float32_sums_no_more_people_than_its_mantissa_holds() -> None:
+def test_float32_sums_no_more_people_than_its_mantissa_holds():
     """Runs of people for codes of 1 are too long for codes of 127: float32 lacks 2^24 + 1."""
     codes = np.full((2, 4_001), 127, dtype=np.int8)
     codes[1, 0] = 126
@@ -192,8 +185,8 @@ class TestBytePlanes:
         seed=st.integers(0, 2**32),
     )
     def test_products_of_outcomes_with_codes_and_with_themselves(
-        self, name: str, q: int, n_low: int, people: int, extreme: bool, seed: int
-    ) -> None:
+        self, name, q, n_low, people, extreme, seed
+    ):
         kernel, rng = available(name, LARGEST_BYTE), np.random.default_rng(seed)
         codes = codes_of(rng, 6, people, largest=128, pattern="ends" if extreme else "any")
         values = np.array([-(2**15), 2**15 - 1]) if extreme else np.arange(-(2**15), 2**15)
@@ -211,7 +204,7 @@ class TestBytePlanes:
         found = from_byte_planes(from_byte_planes(mirrored(within.total()), q).T, q)
         np.testing.assert_array_equal(found, wide.T @ wide)
 
-    def test_sums_of_outcomes_beyond_2_to_the_53(self) -> None:
+    def test_sums_of_outcomes_beyond_2_to_the_53(self):
         """8,388,609 squares of 2^15 are 2^53 + 2^30; one of 2^15 - 1 makes the sum odd."""
         outcomes = np.full((2**20, 1), -(2**15), dtype=np.int16)
         planes = with_ones(byte_planes(outcomes, 1))
@@ -226,7 +219,7 @@ class TestBytePlanes:
 
 @pytest.mark.parametrize("side", [1, 2, 127, 128, 129, 300])
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
-def test_mirrored_overwrites_the_lower_triangle(side: int, dtype: type[np.signedinteger]) -> None:
+def test_mirrored_overwrites_the_lower_triangle(side, dtype):
     rng = np.random.default_rng(side)
     junk = rng.integers(-99, 99, (side, side)).astype(dtype)
     whole = mirrored(junk.copy())

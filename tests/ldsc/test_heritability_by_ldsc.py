@@ -1,7 +1,5 @@
 """LDSC finds the heritability of simulated people in summary statistics of a private release."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -16,7 +14,7 @@ PEOPLE, TRAITS, HERITABILITY = 20_000, 4, 0.3
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     installed("ldsc", "ldsc.py")
     folder = tmp_path_factory.mktemp("ldsc")
     traits = {"phenotypes": TRAITS, "heritability": HERITABILITY, "causal_fraction": 0.1}
@@ -40,10 +38,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.oracle
 @pytest.mark.slow
-def test_ldsc_finds_the_heritability_if_n_eff_is_the_number_of_people(folder: Path) -> None:
+def test_ldsc_finds_the_heritability_if_n_eff_is_the_number_of_people(folder):
     tool = LDSC(installed("ldsc", "ldsc.py").parent, folder, folder / "others")
 
-    def heritability(people: int | None, traits: int) -> float:
+    def heritability(people, traits):
         names = [f"QT{k + 1}" for k in range(traits)]
         found = [tool.estimate(folder / "release", name, "intercept-1", people) for name in names]
         return float(np.mean([estimate.heritability for estimate in found]))
@@ -54,9 +52,7 @@ def test_ldsc_finds_the_heritability_if_n_eff_is_the_number_of_people(folder: Pa
 
 @pytest.mark.oracle
 @pytest.mark.slow
-def test_the_command_prints_a_row_of_the_release(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_a_row_of_the_release(folder, monkeypatch):
     monkeypatch.setattr(ld_score_regression, "MODELS", {"intercept-1": MODELS["intercept-1"]})
     words = ["--ldsc", installed("ldsc", "ldsc.py").parent, "--reference", folder / "others",
              "--folder", folder, folder / "release"]  # fmt: skip

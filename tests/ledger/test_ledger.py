@@ -55,16 +55,25 @@ def test_a_refusal_states_the_remaining_budget_and_the_remedy(path, ledger):
     assert len(ledger.balance(ACCOUNT).charges) == 1
 
 
-def test_no_more_than_the_remaining_epsilon_can_be_spent(ledger):
+@pytest.mark.parametrize(
+    ("first", "least", "most"),
+    [
+        (request(), 2, 4),  # mu^2 adds up, not epsilon
+        # Gaussian releases at (4, 3/4 delta), converted to the whole delta: just under 4.
+        (request("amplified", epsilon=2.0, cost=Cost(0.0, 2.0, DELTA / 4)), 3.9, 4),
+    ],
+)
+def test_no_more_than_the_remaining_epsilon_can_be_spent(ledger, first, least, most):
     ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
-    ledger.reserve(request())
+    ledger.reserve(first)
     left = ledger.balance(ACCOUNT).epsilon_left
-    assert 2 < left < 4  # mu^2 adds up, not epsilon
-    with pytest.raises(BudgetRefused):
+    assert least < left < most
+    spent = f"limit {left:g} left: {first.epsilon:g} spent of 6"
+    with pytest.raises(BudgetRefused, match=spent):
         ledger.reserve(request("second", epsilon=left * (1 + 1e-4)))
     ledger.reserve(request("second", epsilon=left))
     spent = ledger.balance(ACCOUNT)
-    assert spent.spent.mu_squared <= spent.budget.mu_squared
+    assert spent.budget.covers(spent.spent)
     assert spent.epsilon_spent == pytest.approx(6.0, rel=1e-4)
 
 
@@ -167,6 +176,7 @@ def test_digests_depend_on_the_key_and_the_purpose(path, tmp_path):
             other.keyed_digest("a", b"data"),
         }
         assert len(digests) == 4
+        assert ledger.keyed_digest("people", b"1") != ledger.keyed_digest("peopl", b"e1")
         assert ledger.cohort_identifier("x") != other.cohort_identifier("x")
         one = ledger.request_digest("x", {"epsilon": 1.0, "columns": ["a"]})
         assert one == ledger.request_digest("x", {"columns": ["a"], "epsilon": 1.0})

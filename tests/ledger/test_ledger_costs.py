@@ -81,19 +81,6 @@ def test_approximate_costs_alone_stay_below_epsilon_and_delta():
     assert not budget.covers(Cost(0.0, 0.5, DELTA))
 
 
-def test_approximate_costs_reduce_the_remaining_epsilon_and_delta(ledger):
-    ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
-    part = Cost(0.0, 2.0, DELTA / 4)
-    ledger.reserve(request("amplified", epsilon=2.0, cost=part))
-    left = ledger.balance(ACCOUNT).epsilon_left
-    # Gaussian releases at (4, 3/4 delta), converted to the whole delta: just under 4.
-    assert 3.9 < left < 4.0
-    with pytest.raises(BudgetRefused, match=f"limit {left:g} left: 2 spent of 6"):
-        ledger.reserve(request("rest", epsilon=left * (1 + 1e-4)))
-    ledger.reserve(request("rest", epsilon=left))
-    assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(6.0, rel=1e-4)
-
-
 def test_the_delta_of_an_account_is_never_exhausted(ledger):
     ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
     ledger.reserve(request("one", cost=subsampled(5.0)))

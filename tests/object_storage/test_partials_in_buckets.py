@@ -5,13 +5,12 @@ import pytest
 from support.bucket_runs import contents, interrupted_at
 from support.partials import partials_below
 
-from primo_scale.accumulation.partials import KIND, Partials
-from primo_scale.accumulation.plan import Task, TileTask, default_plan
+from primo_scale.accumulation.partials import KIND
+from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import remove_partials
 from primo_scale.errors import InputError
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.groups import is_complete, read_block
-from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import KEY_VARIABLE, make_key_file, store_at
 
 N_PEOPLE, SUBSAMPLE = 60, 20
@@ -20,22 +19,20 @@ LAYOUT = BlockLayout((0, 3, 8), n_fixed=1, n_phenotypes=2)
 CODES = np.tile(np.array([-1, 0, 1, 0], dtype=np.int8), (LAYOUT.n_variants, 1))
 
 
-def opened(
-    where: Location, *, subsample: int | None = None, genotypes: str = "genotypes"
-) -> Partials:
+def opened(where, *, subsample=None, genotypes="genotypes"):
     return partials_below(
         where, default_plan(LAYOUT, N_PEOPLE), CODES, subsample=subsample, genotypes=genotypes,
         outcomes_digest=SECRET_DIGEST,
     )  # fmt: skip
 
 
-def telling(task: TileTask, columns: int) -> np.ndarray:
+def telling(task, columns):
     """Return numbers whose bytes occur nowhere else."""
     size = LAYOUT.size(task.block)
     return 76543 + np.arange(size * columns, dtype=np.int64).reshape(size, columns)
 
 
-def commit_all(partials: Partials) -> set[Task]:
+def commit_all(partials):
     q, n = LAYOUT.n_outcomes, N_PEOPLE
     for task in partials.plan.row_tasks():
         multipliers, planes = np.zeros((n, 1), dtype=np.int64), np.zeros((2 * q, n), dtype=np.int8)
@@ -84,7 +81,7 @@ def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, encrypted)
 
 
 @pytest.fixture(params=["disk", "bucket"])
-def location(request, tmp_path) -> Location:
+def location(request, tmp_path):
     return tmp_path if request.param == "disk" else request.getfixturevalue("prefix")
 
 

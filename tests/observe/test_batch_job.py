@@ -25,7 +25,7 @@ PRIVATE = InputError("11 people have text", where="pheno.tsv", value="Smith")
 )
 def test_an_error_of_a_batch_job_is_told_in_the_log_alone(
     sign, error, code, words, tmp_path, monkeypatch
-) -> None:
+):
     monkeypatch.setenv(sign, "7")
     done = logged(tmp_path, error=error)
     assert done.exit_code == code
@@ -35,14 +35,14 @@ def test_an_error_of_a_batch_job_is_told_in_the_log_alone(
     assert [word for word in ["24 people", *words] if word not in log] == []
 
 
-def test_an_interruption_of_a_batch_job_is_told_with_the_command(tmp_path, monkeypatch) -> None:
+def test_an_interruption_of_a_batch_job_is_told_with_the_command(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     done = logged(tmp_path, error=InterruptedRun("interrupted"))
     assert done.exit_code == 5
     assert "\nerror: interrupted. To continue: " in done.stderr
 
 
-def test_json_lines_of_a_batch_job_have_no_private_field(tmp_path, monkeypatch) -> None:
+def test_json_lines_of_a_batch_job_have_no_private_field(tmp_path, monkeypatch):
     monkeypatch.setenv("PBS_JOBID", "7")
     lines = logged(tmp_path, "--log-format", "json", error=PRIVATE).stderr.splitlines()
     (error,) = [line for line in map(json.loads, lines) if line["event"] == "error"]
@@ -51,9 +51,7 @@ def test_json_lines_of_a_batch_job_have_no_private_field(tmp_path, monkeypatch) 
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_public_lines_do_not_depend_on_how_long_a_stage_takes(
-    tmp_path, monkeypatch, log_format
-) -> None:
+def test_public_lines_do_not_depend_on_how_long_a_stage_takes(tmp_path, monkeypatch, log_format):
     """The sampler rejects some candidates: the duration of finalize depends on the noise."""
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setattr(time, "time_ns", count(0, 17_000_000_000).__next__)  # 17 s between lines
@@ -66,9 +64,7 @@ def test_public_lines_do_not_depend_on_how_long_a_stage_takes(
     assert "ingest" in slow and slow == quick
 
 
-def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
-    tmp_path, monkeypatch
-) -> None:
+def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(tmp_path, monkeypatch):
     """An ingest has no run.log: its counts are lost, and its error is told where it can be."""
     monkeypatch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
     bfile = write_cohort(tmp_path / "in") / "cohort"
@@ -80,7 +76,7 @@ def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
 
 
 @pytest.mark.parametrize("batch", [False, True])
-def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypatch) -> None:
+def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypatch):
     if batch:
         monkeypatch.setenv("LSB_JOBID", "7")
     cohort = Cohort(write_cohort(tmp_path / "c"))

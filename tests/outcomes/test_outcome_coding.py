@@ -16,6 +16,7 @@ from primo_scale.outcomes.coding import (
     OutcomeCoding,
     PhenotypeBounds,
     code_outcomes,
+    has_components,
 )
 from primo_scale.outcomes.tables import open_outcome_table
 
@@ -23,13 +24,11 @@ ANY_VALUE = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([-9
 FINITE = st.floats(-1e6, 1e6)
 
 
-def quantitative(
-    name: str, lower: float, upper: float, mean: float = 0.0, sd: float = 1.0
-) -> PhenotypeBounds:
+def quantitative(name, lower, upper, mean=0.0, sd=1.0):
     return PhenotypeBounds(name, lower, upper, mean, sd, "quantitative")
 
 
-def binary(name: str, lower: float, upper: float) -> PhenotypeBounds:
+def binary(name, lower, upper):
     return PhenotypeBounds(name, lower, upper, (lower + upper) / 2, 0.5, "binary")
 
 
@@ -175,3 +174,15 @@ def test_reference_vector_13_is_coded_as_outcomes(reference):
         np.testing.assert_array_equal(coding.code_phenotypes(values), expected)
     genotypes = vector["out_qx"].astype(np.int64)
     np.testing.assert_array_equal(genotypes.T @ vector["out_qy"], vector["out_G_int"])
+
+
+COMPONENTS = [
+    "PC1", "pc1", "PC_1", "PC01", "PC.10", "PCA1", "pca_2", "PC1_AVG", "PC1_SUM", "gPC1", "x PC-3",
+    "genetic_pc4", "22009-0.1", "p22009_a1", "f.22009.0.1",
+]  # fmt: skip
+OTHERS = ["AGE", "PC", "NPC1", "PCSK9", "PCR", "spc1", "PC1x", "array1", "220090", "U1", "sex"]
+
+
+@pytest.mark.parametrize("name", [*COMPONENTS, *OTHERS])
+def test_names_of_components(name):
+    assert has_components(["AGE", name]) is (name in COMPONENTS)

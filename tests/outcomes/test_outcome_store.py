@@ -1,8 +1,6 @@
 """Aligning outcome files with the people of the genotypes."""
 
 import logging
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from support.filesets import sample_table
 from primo_scale.errors import InputError
 from primo_scale.outcomes import coding, tables
 from primo_scale.outcomes import store as store_module
-from primo_scale.outcomes.store import KIND, OutcomeStore, align_outcomes, open_outcome_store
+from primo_scale.outcomes.store import KIND, align_outcomes, open_outcome_store
 from primo_scale.storage.groups import is_complete
 
 PEOPLE = sample_table([("f1", "a"), ("f1", "b"), ("f2", "c"), ("f3", "d")])
@@ -33,19 +31,17 @@ EXPECTED = [
 ]
 
 
-def files_in(
-    directory: Path, phenotypes: str = PHENOTYPES, covariates: str = COVARIATES
-) -> list[Path]:
+def files_in(directory, phenotypes=PHENOTYPES, covariates=COVARIATES):
     (directory / "pheno.tsv").write_text(phenotypes)
     (directory / "covar.tsv").write_text(covariates)
     return [directory / "pheno.tsv", directory / "covar.tsv"]
 
 
-def aligned(path: Path, *parameters: Any) -> OutcomeStore:
+def aligned(path, *parameters):
     return align_outcomes(path, *parameters, scratch=path.parent)
 
 
-def shuffled(text: str, seed: int) -> str:
+def shuffled(text, seed):
     header, *rows = text.splitlines(keepends=True)
     np.random.default_rng(seed).shuffle(rows)
     return header + "".join(rows)
@@ -83,7 +79,7 @@ def test_row_order_and_group_size_do_not_change_the_store(tmp_path, cells, seed,
 def test_all_files_are_flushed_before_the_store_is_complete(tmp_path):
     path, flushed = tmp_path / "o.zarr", set()
 
-    def note(seen: Path) -> None:
+    def note(seen):
         if not is_complete(path, KIND):
             flushed.add(seen)
 
@@ -95,7 +91,7 @@ def test_all_files_are_flushed_before_the_store_is_complete(tmp_path):
 def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path):
     path = tmp_path / "o.zarr"
 
-    def written_at() -> int:
+    def written_at():
         return (path / "zarr.json").stat().st_mtime_ns
 
     first = aligned(path, PEOPLE, files_in(tmp_path), CODING)
@@ -116,33 +112,21 @@ def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("phenotypes", "where", "message"),
+    ("phenotypes", "line", "message"),
     [
-        (
-            PHENOTYPES + "f1 a 1 1\n",
-            "pheno.tsv:6",
-            "one person in two rows: f1 a is also on line 3",
-        ),
-        (PHENOTYPES + "f3 d x 1\n", "pheno.tsv:6", "value of y is not a number .got x"),
-        (
-            "FID IID y cc\n1 a 1 1\n1 b 1 1\n",
-            "pheno.tsv",
-            "found '1 a', '1 b', expected 'f1 a', 'f1 b', ",
-        ),
-        (
-            "#IID y cc\nA 1 1\n",
-            "pheno.tsv",
-            "no person .* matched by IID .found 'A', expected 'a', ",
-        ),
-        ("FID IID y cc\n", "pheno.tsv", "no person of this file"),
-        ("FID IID y\nf1 a 1\n", "pheno.tsv:1", "no column 'cc' in the header.*columns are: y"),
+        (PHENOTYPES + "f1 a 1 1\n", ":6", "one person in two rows: f1 a is also on line 3"),
+        (PHENOTYPES + "f3 d x 1\n", ":6", "value of y is not a number .got x"),
+        ("FID IID y cc\n1 a 1 1\n1 b 1 1\n", "", "found '1 a', '1 b', expected 'f1 a', 'f1 b', "),
+        ("#IID y cc\nA 1 1\n", "", "no person .* matched by IID .found 'A', expected 'a', "),
+        ("FID IID y cc\n", "", "no person of this file"),
+        ("FID IID y\nf1 a 1\n", ":1", "no column 'cc' in the header.*columns are: y"),
     ],
 )
-def test_bad_files_are_refused_without_writing(tmp_path, phenotypes, where, message):
+def test_bad_files_are_refused_without_writing(tmp_path, phenotypes, line, message):
     files = files_in(tmp_path, phenotypes)
     with pytest.raises(InputError, match=message) as caught:
         aligned(tmp_path / "o.zarr", PEOPLE, files, CODING)
-    assert str(caught.value.where) == str(tmp_path / where)
+    assert str(caught.value.where) == f"{tmp_path}/pheno.tsv{line}"
     assert "\n" not in str(caught.value)
     assert {p.name for p in tmp_path.iterdir()} == {"pheno.tsv", "covar.tsv"}
 

@@ -15,7 +15,7 @@ from primo_scale.parties.release import party_noise, party_sensitivity
 from primo_scale.verify.document import Mixtures
 
 
-def bounds_of(lower: float, upper: float) -> PhenotypeBounds:
+def bounds_of(lower, upper):
     name = f"{lower} to {upper}"
     return PhenotypeBounds(name, lower, upper, (lower + upper) / 2, 1.0, "quantitative")
 
@@ -25,7 +25,7 @@ EXTREMES = (-1e300, -7.0, 0.0, 1.5e-3, 3.0, 1e300, math.nan, math.inf, -math.inf
 
 
 @pytest.mark.parametrize("n_mixtures", [None, 1, 5])
-def test_no_replaced_row_exceeds_the_sensitivity(n_mixtures: int | None) -> None:
+def test_no_replaced_row_exceeds_the_sensitivity(n_mixtures):
     rows = np.array(list(product(EXTREMES, repeat=2)))
     coded = [code_within_bounds(rows, (one, other))[0] for one, other in pairwise(BOUNDS)]
     signs = None
@@ -42,7 +42,7 @@ def test_no_replaced_row_exceeds_the_sensitivity(n_mixtures: int | None) -> None
     assert farthest >= claimed * (1 - 1e-5)  # the bound is attained
 
 
-def test_codes_stay_within_the_unit_and_missing_values_are_zero() -> None:
+def test_codes_stay_within_the_unit_and_missing_values_are_zero():
     values = np.array([[math.nan, -9.0], [-1e9, 1e9], [0.5, 1.5]])
     units, observed = code_within_bounds(values, BOUNDS[:2])
     assert np.abs(units).max() == BOUNDED_UNIT
@@ -53,13 +53,11 @@ def test_codes_stay_within_the_unit_and_missing_values_are_zero() -> None:
 
 @pytest.mark.parametrize("n_mixtures", thinned([None, 50], every=2))
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-6), (5.0, 1e-9)])
-def test_noise_gives_the_promise_by_another_accountant(
-    epsilon: float, delta: float, n_mixtures: int | None
-) -> None:
+def test_noise_gives_the_promise_by_another_accountant(epsilon, delta, n_mixtures):
     sigma, cost = party_noise(epsilon, delta, n_columns=3, n_mixtures=n_mixtures, person_columns=3)
     multiplier = sigma / party_sensitivity(3, n_mixtures)
 
-    def attained(factor: float) -> float:
+    def attained(factor):
         accountant = pld.PLDAccountant()
         accountant.compose(dp_event.GaussianDpEvent(multiplier * factor))
         return float(accountant.get_epsilon(delta))
@@ -69,7 +67,7 @@ def test_noise_gives_the_promise_by_another_accountant(
     assert cost.mu_squared == pytest.approx(release_mu(epsilon, delta) ** 2)
 
 
-def test_parties_of_a_person_share_one_promise() -> None:
+def test_parties_of_a_person_share_one_promise():
     parts = [
         party_noise(2.0, 1e-6, n_columns=n, n_mixtures=None, person_columns=6) for n in (1, 2, 3)
     ]

@@ -2,10 +2,8 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -46,7 +44,7 @@ def released(tmp_path_factory):
     return directory, parties, [party_release(request_of(one, directory)) for one in parties]
 
 
-def exact_units(directory: Path, party) -> np.ndarray:
+def exact_units(directory, party):
     """Return the coded values in the order of the roster, read by NumPy alone."""
     people, *_ = zip(
         *(line.split() for line in party.table.read_text().splitlines()[1:]), strict=True
@@ -62,13 +60,13 @@ def exact_units(directory: Path, party) -> np.ndarray:
     return ordered
 
 
-def check_noise(noise: np.ndarray, sigma: float) -> None:
+def check_noise(noise, sigma):
     """Reject noise of another scale or shape; each check rejects correct noise with `RISK`."""
     assert has_scale(noise, sigma)
     assert kstest(noise.ravel() / sigma, "norm").pvalue > RISK
 
 
-def test_values_are_exact_values_plus_noise_of_the_stated_scale(released) -> None:
+def test_values_are_exact_values_plus_noise_of_the_stated_scale(released):
     directory, parties, releases = released
     for party, release in zip(parties, releases, strict=True):
         noise = release.values - exact_units(directory, party)
@@ -79,7 +77,7 @@ def test_values_are_exact_values_plus_noise_of_the_stated_scale(released) -> Non
     assert not correlated(*(release.values[:, 0] for release in releases[1:]))
 
 
-def test_every_piece_of_rows_has_its_own_noise(tmp_path: Path, monkeypatch) -> None:
+def test_every_piece_of_rows_has_its_own_noise(tmp_path, monkeypatch):
     monkeypatch.setattr(party_releases, "_DRAWS_AT_A_TIME", N_PEOPLE // 2)
     parties = make_parties(tmp_path)
     release = party_release(request_of(parties[1], tmp_path))
@@ -88,7 +86,7 @@ def test_every_piece_of_rows_has_its_own_noise(tmp_path: Path, monkeypatch) -> N
     assert not correlated(*np.split(noise[:, 0], 2))
 
 
-def test_mixtures_are_signed_sums_plus_noise(tmp_path: Path) -> None:
+def test_mixtures_are_signed_sums_plus_noise(tmp_path):
     parties = make_parties(tmp_path)
     request = request_of(parties[0], tmp_path, mixtures=300, seed=SEED, person_columns=4)
     release = party_release(request)
@@ -98,7 +96,7 @@ def test_mixtures_are_signed_sums_plus_noise(tmp_path: Path) -> None:
     assert verify(request.out, ledger=request.ledger).ok
 
 
-def test_the_ledger_has_one_published_charge_and_a_retry_pays_nothing(released) -> None:
+def test_the_ledger_has_one_published_charge_and_a_retry_pays_nothing(released):
     directory, parties, releases = released
     before = (releases[0].directory / "party.json").read_bytes()
     again = party_release(request_of(parties[0], directory))
@@ -114,7 +112,7 @@ def test_the_ledger_has_one_published_charge_and_a_retry_pays_nothing(released) 
         party_release(request_of(parties[0], directory, out=directory / "second"))
 
 
-def test_other_values_never_get_the_noise_that_others_paid_for(tmp_path: Path) -> None:
+def test_other_values_never_get_the_noise_that_others_paid_for(tmp_path):
     """The difference of the two releases would be that of the values, without noise."""
     parties = make_parties(tmp_path)
     request = request_of(parties[1], tmp_path)
@@ -127,7 +125,7 @@ def test_other_values_never_get_the_noise_that_others_paid_for(tmp_path: Path) -
     assert not request.out.exists()
 
 
-def test_nothing_but_noisy_values_reaches_a_release(tmp_path: Path, monkeypatch) -> None:
+def test_nothing_but_noisy_values_reaches_a_release(tmp_path, monkeypatch):
     """Two tables with other values and people, and the noisy values of the first in both."""
     party, paid, found, pay = make_parties(tmp_path)[0], [], [], party_releases.pay_for_values
 
@@ -156,8 +154,8 @@ def test_nothing_but_noisy_values_reaches_a_release(tmp_path: Path, monkeypatch)
 
 
 def test_more_noisy_values_than_the_proof_covers_are_refused_before_the_payment(
-    tmp_path: Path, monkeypatch
-) -> None:
+    tmp_path, monkeypatch
+):
     """Those of all columns that the promise covers count; a limit of 1200 stands for 10^11."""
     monkeypatch.setattr(calibration, "MOST_DRAWS", 2 * N_PEOPLE)
     party = make_parties(tmp_path)[0]
@@ -167,7 +165,7 @@ def test_more_noisy_values_than_the_proof_covers_are_refused_before_the_payment(
     party_release(request_of(party, tmp_path, out=tmp_path / "fits"))
 
 
-def test_people_of_another_roster_have_no_second_budget(tmp_path: Path) -> None:
+def test_people_of_another_roster_have_no_second_budget(tmp_path):
     parties = make_parties(tmp_path)
     party_release(request_of(parties[0], tmp_path, cohort="first"))
     few = write_table(tmp_path / "few.tsv", ["P0001", "P0002"], {"q": np.zeros(2)})
@@ -177,7 +175,7 @@ def test_people_of_another_roster_have_no_second_budget(tmp_path: Path) -> None:
         party_release(request_of(parties[0], tmp_path, **changes))
 
 
-def test_a_budget_that_was_lowered_after_the_payment_publishes_nothing(tmp_path: Path) -> None:
+def test_a_budget_that_was_lowered_after_the_payment_publishes_nothing(tmp_path):
     request = request_of(make_parties(tmp_path)[0], tmp_path)
     party_release(request)
     shutil.rmtree(request.out)
@@ -189,9 +187,7 @@ def test_a_budget_that_was_lowered_after_the_payment_publishes_nothing(tmp_path:
         assert request.out.exists() != refused
 
 
-def test_the_order_of_the_file_and_people_outside_the_roster_change_nothing(
-    released, tmp_path: Path
-) -> None:
+def test_the_order_of_the_file_and_people_outside_the_roster_change_nothing(released, tmp_path):
     directory, parties, releases = released
     header, *lines = parties[0].table.read_text().splitlines()
     shuffled = tmp_path / "shuffled.tsv"
@@ -202,7 +198,7 @@ def test_the_order_of_the_file_and_people_outside_the_roster_change_nothing(
     assert party_release(request).directory == releases[0].directory  # the same request: replayed
 
 
-def test_a_person_whom_a_party_does_not_know_gets_noise_alone(tmp_path: Path) -> None:
+def test_a_person_whom_a_party_does_not_know_gets_noise_alone(tmp_path):
     parties = make_parties(tmp_path)
     lines = parties[1].table.read_text().splitlines()
     dropped = [line.split()[0] for line in lines[1:301]]
@@ -214,7 +210,7 @@ def test_a_person_whom_a_party_does_not_know_gets_noise_alone(tmp_path: Path) ->
     check_noise(values, release.document["mechanism"]["sigma"])
 
 
-def test_a_person_in_two_rows_of_a_table_is_refused(tmp_path: Path) -> None:
+def test_a_person_in_two_rows_of_a_table_is_refused(tmp_path):
     """Two families may have a person of the same IID, who would count twice."""
     parties = make_parties(tmp_path)
     header, *lines = parties[0].table.read_text().splitlines()
@@ -224,13 +220,11 @@ def test_a_person_in_two_rows_of_a_table_is_refused(tmp_path: Path) -> None:
         party_release(request_of(parties[0], tmp_path))
 
 
-def fit_of(releases: list[Path], out: Path, method: str):
+def fit_of(releases, out, method):
     return party_fit(releases=releases, outcome="y", out=out, method=method)
 
 
-def test_joint_model_finds_the_effects_and_states_the_persons_promise(
-    released, tmp_path: Path
-) -> None:
+def test_joint_model_finds_the_effects_and_states_the_persons_promise(released, tmp_path):
     _, _, releases = released
     places = [release.directory for release in releases]
     model = fit_of(places, tmp_path / "model", "bgm")
@@ -248,7 +242,7 @@ def test_joint_model_finds_the_effects_and_states_the_persons_promise(
     assert model.intercept == pytest.approx(5 + 2 * weights[0])
 
 
-def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: Path) -> None:
+def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path):
     directory, parties, releases = released
     with pytest.raises(UsageError, match="rows of people"):
         fit_of([release.directory for release in releases], tmp_path / "m", "rmgm")
@@ -266,7 +260,7 @@ def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["README.txt", "columns.tsv", "values.npy", "party.json"])
-def test_a_changed_file_is_found(released, tmp_path: Path, name: str) -> None:
+def test_a_changed_file_is_found(released, tmp_path, name):
     place = shutil.copytree(released[2][0].directory, tmp_path / "copy")
     flip_a_bit(place / name)
     assert not verify(place).ok
@@ -288,8 +282,8 @@ def test_a_changed_file_is_found(released, tmp_path: Path, name: str) -> None:
         ("mechanism.unit", 2),
     ],
 )
-def test_a_signed_lie_is_found(released, tmp_path: Path, path, factor) -> None:
-    def lie(_: Path, document: dict) -> None:
+def test_a_signed_lie_is_found(released, tmp_path, path, factor):
+    def lie(_, document):
         truth = value_at(document, path)
         document |= put(document, path, type(truth)(truth * factor))
 
@@ -297,8 +291,8 @@ def test_a_signed_lie_is_found(released, tmp_path: Path, path, factor) -> None:
     assert failed_after(lie, released, tmp_path) - {"contents", "stamp"}
 
 
-def test_a_promise_for_fewer_columns_than_are_released_is_found(released, tmp_path: Path) -> None:
-    def lie(_: Path, document: dict) -> None:
+def test_a_promise_for_fewer_columns_than_are_released_is_found(released, tmp_path):
+    def lie(_, document):
         guarantee = document["guarantee"]
         document["person_columns"] = 1  # of two: epsilon seems to be smaller
         epsilon = epsilon_of(guarantee["mu"] / 2**0.5, guarantee["delta"])
@@ -307,11 +301,11 @@ def test_a_promise_for_fewer_columns_than_are_released_is_found(released, tmp_pa
     assert "mechanism" in failed_after(lie, released, tmp_path)
 
 
-def cut(values: Path) -> None:
+def cut(values):
     np.save(values, np.load(values)[:-1])
 
 
-def write_a_message_in_the_header(values: Path) -> None:
+def write_a_message_in_the_header(values):
     """NumPy reads over a comment there."""
     before, content = np.load(values), values.read_bytes()
     values.write_bytes(content.replace(b", }    ", b", }#500", 1))
@@ -319,8 +313,8 @@ def write_a_message_in_the_header(values: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [cut, write_a_message_in_the_header])
-def test_values_of_another_shape_or_header_are_found(released, tmp_path: Path, change) -> None:
-    def change_and_list_again(place: Path, document: dict) -> None:
+def test_values_of_another_shape_or_header_are_found(released, tmp_path, change):
+    def change_and_list_again(place, document):
         path = place / "values.npy"
         change(path)
         (entry,) = (entry for entry in document["files"] if entry["name"] == path.name)
@@ -329,7 +323,7 @@ def test_values_of_another_shape_or_header_are_found(released, tmp_path: Path, c
     assert failed_after(change_and_list_again, released, tmp_path) == {"contents"}
 
 
-def failed_after(change: Callable[[Path, dict], None], released, tmp_path: Path) -> set[str]:
+def failed_after(change, released, tmp_path):
     """Change the first party's release, sign it again, and return the checks that it fails."""
     directory, _, releases = released
     place = shutil.copytree(releases[0].directory, tmp_path / "copy")
@@ -341,13 +335,13 @@ def failed_after(change: Callable[[Path, dict], None], released, tmp_path: Path)
     return {finding.check for finding in verify(place).problems}
 
 
-def test_every_step_of_the_payment_is_passed_in_order(tmp_path: Path) -> None:
+def test_every_step_of_the_payment_is_passed_in_order(tmp_path):
     parties = make_parties(tmp_path)
     assert steps_passed(party_release, request_of(parties[0], tmp_path)) == list(PARTY_STEPS)
 
 
 @pytest.mark.parametrize("step", thinned(PARTY_STEPS, every=6))
-def test_a_killed_release_is_continued_with_one_charge(tmp_path: Path, step: PaymentStep) -> None:
+def test_a_killed_release_is_continued_with_one_charge(tmp_path, step):
     parties = make_parties(tmp_path)
     request = request_of(parties[0], tmp_path)
     assert killed_at(step, party_release, request) == KILLED
@@ -379,7 +373,7 @@ def test_a_killed_release_is_continued_with_one_charge(tmp_path: Path, step: Pay
         {"epsilon": 1e-12, "person_columns": 10**12},
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(tmp_path: Path, changes) -> None:
+def test_a_request_that_makes_no_sense_is_refused(tmp_path, changes):
     parties = make_parties(tmp_path)
     with pytest.raises(UsageError):
         party_release(request_of(parties[0], tmp_path, **changes))

@@ -38,17 +38,19 @@ def noisy(random, u, r, sigma):
     return exact + scales * random.standard_normal(6)
 
 
-def coverage(rho, people, sigma, *, counted=1.0):
+def coverage(drawn, public, rho, sigma, *, draws=DRAWS, counted=1.0):
     """Return how often R^2 and slope are within intervals that count `counted` times the noise."""
-    random = np.random.default_rng(abs(hash((rho, people, sigma))) % 2**32)
     covered = np.zeros(2)
-    for _ in range(DRAWS):
-        found = held_out_accuracy(
-            sums(random, rho, people, sigma), max(counted * sigma, 1e-9), scale(people)
-        )
+    for _ in range(draws):
+        found = held_out_accuracy(drawn(), max(counted * sigma, 1e-9), public)
         slope = found["slope_lower"] is None or found["slope_lower"] <= rho <= found["slope_upper"]
         covered += [found["r2_lower"] <= rho**2 <= found["r2_upper"], slope]
-    return covered / DRAWS
+    return covered / draws
+
+
+def coverage_of_all(rho, people, sigma, **counted):
+    random = np.random.default_rng(abs(hash((rho, people, sigma))) % 2**32)
+    return coverage(lambda: sums(random, rho, people, sigma), scale(people), rho, sigma, **counted)
 
 
 def is_95_percent(share):
@@ -59,13 +61,13 @@ def is_95_percent(share):
 
 @pytest.mark.parametrize(("rho", "sigma"), [(0.3, 0), (-0.45, 10)])
 def test_intervals_cover_the_truth(rho, sigma):
-    assert is_95_percent(coverage(rho, 1000, sigma)).all()
+    assert is_95_percent(coverage_of_all(rho, 1000, sigma)).all()
 
 
 @pytest.mark.slow
 def test_intervals_without_noise_would_be_too_short():
-    assert not is_95_percent(coverage(0.3, 1000, 10, counted=1e-3)).any()
-    assert not is_95_percent(coverage(0.3, 1000, 10, counted=2.0)).any()
+    for counted in (1e-3, 2.0):
+        assert not is_95_percent(coverage_of_all(0.3, 1000, 10, counted=counted)).any()
 
 
 def test_without_noise_the_interval_is_about_fishers():
@@ -168,14 +170,9 @@ def grouped(random, rho, sigma, *, kappa=0.5):
 
 
 def covered_within(rho, sigma, *, counted=1.0):
-    random, covered = np.random.default_rng(11), np.zeros(2)
-    public = HoldOutScale(0.5, sum(PEOPLE), True, 1.0, 0.8)
-    for _ in range(DRAWS // 2):
-        sums = np.ravel(grouped(random, rho, sigma))
-        found = held_out_accuracy(sums, max(counted * sigma, 1e-9), public)
-        slope = found["slope_lower"] is None or found["slope_lower"] <= rho <= found["slope_upper"]
-        covered += [found["r2_lower"] <= rho**2 <= found["r2_upper"], slope]
-    return covered / (DRAWS // 2)
+    random, public = np.random.default_rng(11), HoldOutScale(0.5, sum(PEOPLE), True, 1.0, 0.8)
+    drawn = lambda: np.ravel(grouped(random, rho, sigma))  # noqa: E731
+    return coverage(drawn, public, rho, sigma, draws=DRAWS // 2, counted=counted)
 
 
 @pytest.mark.parametrize(("rho", "sigma"), [(0.3, 0), (0.4, 2), (0.0, 2)])

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,13 +27,19 @@ SUMS = RawOwnSums(np.arange(4000) * 1000, "a" * 64, {})
 NOISE = second_round(Promise(1.0, 1e-6, share=SHARE), 4000, 10_000, 900_000)
 
 
-def pay_twice(folder, raw, sums=SUMS, noise=NOISE):
-    promise, cost = MECHANISM.promise, release_cost(MECHANISM.promise, None)
+@contextmanager
+def statistics_drawn(folder, raw, asked):
+    """Pay for a release and draw its statistics; give the payer, the charge and these."""
     with Ledger(folder / "ledger.sqlite") as ledger:
         payer = payment.Payer(ledger, noise_store(folder), ACCOUNT, "people")
-        found, _ = payment.pay_for_adjustment(NOBODY, 100, promise, cost, payer)
+        cost = release_cost(asked.promise, None)
+        found, _ = payment.pay_for_adjustment(NOBODY, 100, asked.promise, cost, payer)
         charge = payer.charge(found.charge)
-        private = payment.draw_statistics(raw, MECHANISM, payer, charge, lambda *_: None)
+        yield payer, charge, payment.draw_statistics(raw, asked, payer, charge, lambda *_: None)
+
+
+def pay_twice(folder, raw, sums=SUMS, noise=NOISE):
+    with statistics_drawn(folder, raw, MECHANISM) as (payer, charge, private):
         drawn = payment.draw_second_round(sums, noise, MECHANISM, payer, charge)
         payment.record_statistics(payer, private, charge)
     return drawn
@@ -95,12 +102,7 @@ def measure(folder, raw, exact=100):
     """Draw the statistics, and then measure people held out, whose sums are `exact`."""
     asked = replace(MECHANISM, hold_out=hold_out_noise(1, 100, 1.0, "fit"))
     people = People(np.ones(1), np.ones(1), lambda: (), exact=exact)
-    with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = payment.Payer(ledger, noise_store(folder), ACCOUNT, "people")
-        cost = release_cost(asked.promise, None)
-        found, _ = payment.pay_for_adjustment(NOBODY, 100, asked.promise, cost, payer)
-        charge = payer.charge(found.charge)
-        private = payment.draw_statistics(raw, asked, payer, charge, lambda *_: None)
+    with statistics_drawn(folder, raw, asked) as (payer, charge, private):
         noisy = payment.measure_once(np.ones((3, 1)), lambda: people, asked, payer, charge)
         payment.record_statistics(payer, private, charge, noisy)
     return noisy

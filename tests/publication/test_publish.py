@@ -198,17 +198,13 @@ def test_a_release_is_recognised_by_what_it_states(pristine):
 
 def test_date_balance_versions_and_rounding_do_not_make_another_release(pristine):
     statement = example_statement(example_weights())
-    estimation = structs.replace(
-        statement.estimation, penalties=tuple(p * (1 + 1e-9) for p in (1.5, 1.5))
-    )
-    again = structs.replace(
-        statement,
-        created="2027-01-01",
-        ledger=structs.replace(statement.ledger, cohort="renamed"),
-        guarantee=structs.replace(statement.guarantee, versions={"scipy": "9.9"}),
-        estimation=estimation,
-    )
-    assert is_same_release(pristine[True], again)
+    parts = {
+        "created": "2027-01-01",
+        "ledger": structs.replace(statement.ledger, cohort="renamed"),
+        "guarantee": structs.replace(statement.guarantee, versions={"scipy": "9.9"}),
+        "estimation": structs.replace(statement.estimation, penalties=(1.5 * (1 + 1e-9),) * 2),
+    }
+    assert is_same_release(pristine[True], structs.replace(statement, **parts))
 
 
 def test_other_numbers_or_words_make_another_release(pristine):

@@ -216,13 +216,6 @@ def test_no_other_part_may_go_without_noise(mode, part):
         assert "queries: without noise are" in problems(document)
 
 
-@pytest.mark.parametrize(("mode", "other"), [*permutations(("full", "label", "feature"), 2)])
-def test_another_privacy_unit_needs_other_noise(mode, other):
-    document = example_document(mode)
-    document["guarantee"]["privacy"] = other
-    assert "queries: without noise are" in problems(document)
-
-
 @pytest.mark.parametrize("mode", [mode for mode in MODES if MODES[mode].adjacency == "add-remove"])
 def test_noise_for_add_remove_is_not_enough_for_replace_one(mode):
     document = example_document(mode)
@@ -245,8 +238,17 @@ def test_noise_for_add_remove_is_not_enough_for_replace_one(mode):
         ("full-blocks", "mechanism.block_norms_squared", BLOCK_NORMS[:1], "1 block norms, not 2"),
         ("full", "guarantee.cost.delta", 1e-9, "only a subsample has a separate cost"),
         ("naive", "mechanism.gram_copies", 3, "mu: mu is"),
+        *((mode, "guarantee.privacy", other, "queries: without noise are")
+          for mode, other in permutations(("full", "label", "feature"), 2)),
+        *(("subsampled", "mechanism.subsample", size, f"X'X of the subsample costs {what}")
+          for what, sizes in (("less", (1, 50, 99)), ("more", (101, 500, 999))) for size in sizes),
+        *(("subsampled", "mechanism.subsample", size, f"a subsample of {size} among 1000")
+          for size in (1000, 1001)),
+        # The noise must be that of the stated share, which each method chooses.
+        *(("ada-ssp", "mechanism.eigenvalue_share", share, what)
+          for share, what in ((0.0, "queries:"), (1.0, "method:"), (0.2, "shares:"))),
     ],
-)
+)  # fmt: skip
 def test_a_claim_that_no_theorem_covers_is_found(mode, path, value, what):
     assert what in problems(put(example_document(mode), path, value))
 
@@ -287,19 +289,6 @@ def test_subsampling_is_proved_for_replace_one_alone():
     document["guarantee"]["adjacency"] = "add-remove"
     document["cohort"] |= {"n_samples": None, "nominal_n": 1000}
     assert "amplification is proved only for replace-one" in problems(document)
-
-
-@pytest.mark.parametrize(
-    ("subsample", "what"),
-    [
-        *((size, "X'X of the subsample costs less") for size in (1, 50, 99)),
-        *((size, "X'X of the subsample costs more") for size in (101, 500, 999)),
-        *((size, f"a subsample of {size} among 1000") for size in (1000, 1001)),
-    ],
-)
-def test_a_subsample_of_another_size_is_found(subsample, what):
-    document = put(example_document("subsampled"), "mechanism.subsample", subsample)
-    assert what in problems(document)
 
 
 def test_the_papers_amplification_would_be_found():
@@ -353,13 +342,6 @@ def test_every_other_measured_statistic_must_be_listed():
     queries = [*plain["mechanism"]["queries"], query(document, name)]
     too_much = put(plain, "mechanism.queries", queries)
     assert f"{name} does not belong here" in problems(too_much)
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0, 0.2])
-def test_the_share_of_the_eigenvalue_is_the_stated_one_within_its_range(share):
-    """The noise must be that of the stated share, which each method chooses."""
-    document = put(example_document("ada-ssp"), "mechanism.eigenvalue_share", share)
-    assert ("shares:" if share == 0.2 else "method:" if share else "queries:") in problems(document)
 
 
 def test_the_change_of_an_eigenvalue_covers_everybody_alive_where_the_number_is_private():

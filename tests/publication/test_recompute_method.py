@@ -47,20 +47,19 @@ def test_the_numbers_are_those_of_the_estimators():
         assert bool(found.penalties) is estimator.is_ridge is (name not in WITHOUT_PENALTIES)
 
 
-@pytest.mark.parametrize("words", ["numpy.default_rng(42)", "float64 normal, seed 42", ""])
-def test_no_other_sampler_can_be_stated(words):
-    document = put(example_document(), "mechanism.sampler", words)
-    assert failed(document) == ["stamp"]
-
-
 @pytest.mark.parametrize(
     ("mode", "path", "value", "check"),
     [
         ("full", "mechanism.method", "best-method", "method"),
         ("full", "mechanism.method", "reuse-cov-gauss-2", "method"),
         ("ada-ssp", "estimation.parameters", {}, "estimation"),
+        # No option can ask for such a ridge, and no other sampler is proved.
+        *(("full", "estimation.penalties", penalties, "estimation")
+          for penalties in ([-1.5, -1.5], [1.5, 1.6])),
+        *(("full", "mechanism.sampler", words, "stamp")
+          for words in ("numpy.default_rng(42)", "float64 normal, seed 42", "")),
     ],
-)
+)  # fmt: skip
 def test_a_contradiction_to_the_tables_is_found(mode, path, value, check):
     document = put(example_document(mode), path, value)
     assert failed(document) == [check]
@@ -124,11 +123,6 @@ def test_without_noise_no_estimator_chooses_a_penalty_by_the_noise():
         allowed = name in ("point-normal", "effect-variances")
         problem = f"estimator is {name}, not one of point-normal, effect-variances, ridge"
         assert estimation_problems(document) == ([] if allowed else [problem])
-
-
-@pytest.mark.parametrize("penalties", [[-1.5, -1.5], [1.5, 1.6]])
-def test_a_ridge_that_no_option_can_ask_for_is_found(penalties):
-    assert failed(put(example_document(), "estimation.penalties", penalties)) == ["estimation"]
 
 
 def with_scores(**changes: Any) -> dict[str, Any]:

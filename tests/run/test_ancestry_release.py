@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.documents import put, read_document
-from support.filesets import name_variants, write_fileset_of
+from support.filesets import name_variants, write_fileset_of, write_loadings
 from support.readme_scores import own_scores
 from support.small_cohort import command, refused, succeeded
 
@@ -47,7 +47,11 @@ def structured(tmp_path_factory):
     sd = np.sqrt(mean * (1 - mean / 2))
     z = (panel - mean[:, None]) / sd[:, None]
     loadings = np.linalg.svd(z, full_matrices=False)[0][:, :2] * 10
-    write_public(folder, counts, loadings, z.T @ loadings / D)
+    names = [f"panel{i}" for i in range(panel.shape[1])]
+    scores = pd.DataFrame(z.T @ loadings / D, index=names, columns=["PC1", "PC2"])
+    write_loadings(folder / "panel", mean / 2, loadings, 2 * panel.shape[1], scores)
+    frequencies = pd.read_csv(folder / "panel.acount", sep="\t").assign(ALT_FREQS=mean / 2)
+    frequencies.to_csv(folder / "panel.afreq", sep="\t", index=False)
     for kind in ("panel", "others"):
         lines = [f"{kind}{i}\t{name}\n" for i, name in enumerate(np.repeat(NAMES, PANEL))]
         (folder / f"{kind}.populations.tsv").write_text("".join(lines))
@@ -67,26 +71,6 @@ def structured(tmp_path_factory):
     rows = "".join(f"{name}\t-9\t9\t0\t1.5\n" for name in TRAITS)
     (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + rows)
     return folder
-
-
-def write_public(folder, counts, loadings, components):
-    alleles = pd.DataFrame(
-        {"#CHROM": 1, "ID": [f"rs{j}" for j in range(D)], "REF": "G", "ALT": "A"}
-    )
-    n = 2 * 3 * PANEL
-    alleles.assign(ALT_CTS=counts, OBS_CT=n).to_csv(folder / "panel.acount", sep="\t", index=False)
-    alleles.assign(ALT_FREQS=counts / n, OBS_CT=n).to_csv(
-        folder / "panel.afreq", sep="\t", index=False
-    )
-    parts = [
-        alleles.assign(A1=allele, PC1=sign * loadings[:, 0], PC2=sign * loadings[:, 1])
-        for allele, sign in (("G", -1), ("A", 1))
-    ]
-    table = pd.concat(parts).sort_index(kind="stable")
-    table.to_csv(folder / "panel.eigenvec.allele", sep="\t", index=False)
-    scores = pd.DataFrame(components, columns=["PC1_AVG", "PC2_AVG"])
-    scores.insert(0, "#IID", [f"panel{i}" for i in range(len(scores))])
-    scores.to_csv(folder / "panel.sscore", sep="\t", index=False)
 
 
 def words_of(folder, *options):

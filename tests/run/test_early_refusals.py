@@ -8,28 +8,30 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.small_cohort import BUDGET, Cohort, D, N, add_covariate, command, refused, succeeded
+from support.processes import free_ports
+from support.small_cohort import BUDGET, D, N, add_covariate, command, refused, succeeded
 from support.tiers import thinned
 
 from primo_scale.cli.commands import accumulate
+from primo_scale.cluster import workers
 from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
 
 Spoil = Callable[[Path], list[object]]
 
 
-def edit(path: Path, change: Callable[[list[str]], list[str]]) -> list[object]:
+def edit(path, change):
     path.write_text("".join(f"{line}\n" for line in change(path.read_text().splitlines())))
     return []
 
 
-def cut_bed(folder: Path) -> list[object]:
+def cut_bed(folder):
     bed = folder / "cohort.bed"
     bed.write_bytes(bed.read_bytes()[:-1])
     return []
 
 
-def write_panel(folder: Path, matched: int) -> list[object]:
+def write_panel(folder, matched):
     """Give the cohort 100 variants, and a panel that has so many of them under their names."""
     bim = "".join(f"1\trs{j}\t0\t{j + 1}\tA\tG\n" for j in range(100))
     (folder / "cohort.bim").write_text(bim)
@@ -42,18 +44,18 @@ def write_panel(folder: Path, matched: int) -> list[object]:
     return ["--ref-freq", folder / "panel.afreq"]
 
 
-def blocks_of_another_build(folder: Path) -> list[object]:
+def blocks_of_another_build(folder):
     (folder / "blocks.bed").write_text("chr start stop\nchr1 1000000 2000000\n")
     return ["--ld-blocks", folder / "blocks.bed"]
 
 
-def set_budget(folder: Path, *, epsilon: float = 2.0, delta: float = 1e-6) -> list[object]:
+def set_budget(folder, *, epsilon=2.0, delta=1e-6):
     with Ledger(folder / "ledger.sqlite") as ledger:
         ledger.set_budget(Account("biobank"), epsilon=epsilon, delta=delta)
     return ["--cohort", "biobank"]
 
 
-def another_release(folder: Path) -> list[object]:
+def another_release(folder):
     (folder / "release").mkdir()
     charge = {"id": "another", "state": "published"}
     document = {"ledger": {"charges": [charge]}, "private": True}
@@ -187,7 +189,7 @@ WITHOUT_PROOF: dict[tuple[object, ...], tuple[str, ...]] = {
 N_PUBLIC_WARNINGS = 4  # no component, no genome build, few variants, accepted noise
 
 
-def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
+def ledger_events(cohort):
     if not cohort.ledger.exists():
         return []
     with sqlite3.connect(cohort.ledger) as database:
@@ -195,7 +197,7 @@ def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("name", thinned(CASES, every=3))
-def test_refused_before_the_ingest_and_before_spending(cohort: Cohort, name: str) -> None:
+def test_refused_before_the_ingest_and_before_spending(cohort, name):
     spoil, code, words = CASES[name]
     options = spoil(cohort.folder)
     spent, files = ledger_events(cohort), sorted(cohort.folder.rglob("*"))
@@ -223,12 +225,10 @@ GROSS = {
 
 
 @pytest.mark.parametrize("name", GROSS)
-def test_gross_mistakes_are_told_by_the_plan_and_refused_nowhere(
-    cohort: Cohort, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gross_mistakes_are_told_by_the_plan_and_refused_nowhere(cohort, name, monkeypatch):
     values, said, n_warnings = GROSS[name]
 
-    def write(of_person: Callable[[int], tuple[float, float]]) -> None:
+    def write(of_person):
         rows = [
             f"f{i}\tp{i}\t{t:g}\t{case}" for i, (t, case) in enumerate(map(of_person, range(N)))
         ]
@@ -257,20 +257,20 @@ def test_gross_mistakes_are_told_by_the_plan_and_refused_nowhere(
 
 
 @pytest.mark.parametrize("options", WITHOUT_PROOF, ids=lambda words: " ".join(map(str, words)))
-def test_combinations_without_a_proof_are_usage_errors(cohort: Cohort, options) -> None:
+def test_combinations_without_a_proof_are_usage_errors(cohort, options):
     budget = [] if "--non-private" in options else BUDGET
     refused(cohort.release(*options, budget=budget), 2, *WITHOUT_PROOF[options])
     assert not cohort.ledger.exists() and not cohort.out.exists()
 
 
-def test_a_missing_genome_build_is_warned_of(cohort: Cohort) -> None:
+def test_a_missing_genome_build_is_warned_of(cohort):
     warning = "genome build unknown"
     assert warning in cohort.release("--dry-run").stderr
     assert warning not in cohort.release("--dry-run", "--genome-build", "NR").stderr
     refused(cohort.release("--dry-run", "--genome-build", "GRCh39"), 2, "GRCh39")
 
 
-def test_accumulate_needs_a_budget_and_a_ledger(ingested: Cohort) -> None:
+def test_accumulate_needs_a_budget_and_a_ledger(ingested):
     """Unless it is for a release without noise: phenotypes are adjusted with noise before."""
     nowhere = ["--ledger", ingested.folder / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
     assert ingested.accumulate(*nowhere, "--non-private").exit_code == 0
@@ -278,3 +278,12 @@ def test_accumulate_needs_a_budget_and_a_ledger(ingested: Cohort) -> None:
     without = command(accumulate, *ingested.accumulation)
     refused(without, 2, "a private release needs --epsilon and --delta")
     assert not ingested.ledger.exists() and not ingested.work.exists()
+
+
+def test_a_scheduler_is_asked_before_the_ingest_and_not_by_a_dry_run(cohort, monkeypatch):
+    monkeypatch.setattr(workers, "_CONNECT_TIMEOUT_SECONDS", 2)
+    options = "--scheduler", f"tcp://127.0.0.1:{free_ports(1)[0]}"
+    succeeded(cohort.release(*options, "--dry-run"))
+    refused(cohort.release(*options), 3, "--scheduler: no connection to a Dask scheduler")
+    assert not list(cohort.folder.rglob("genotypes.zarr"))
+    assert not cohort.ledger.exists()

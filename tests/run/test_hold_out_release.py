@@ -312,18 +312,3 @@ def test_other_values_of_people_held_out_are_another_request(tiny, changed):
     refused(tiny_release(tiny), 3, "for other statistics or another method")
     assert attributes_of(open_group(sums, KIND))["sha256"] == before
     assert len(tiny.charges()) == 1
-
-
-@pytest.mark.slow
-def test_the_hold_out_costs_nothing(tiny):
-    """The charge, and the noise on the other statistics, are those of a release without it."""
-    assert tiny_release(tiny).exit_code == 0
-    document = read_document(tiny.out)
-    assert (
-        tiny.release("--out", tiny.folder / "plain", "--ledger", tiny.folder / "two").exit_code == 0
-    )
-    plain = read_document(tiny.folder / "plain")
-    assert document["guarantee"]["cost"] == plain["guarantee"]["cost"]
-    apart = {query["name"] for query in document["mechanism"]["queries"][-2:]}
-    assert apart == {"held_out_counts", "held_out_gram"}
-    assert plain["hold_out"] is None and document["cohort"] == plain["cohort"]

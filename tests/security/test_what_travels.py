@@ -24,7 +24,7 @@ PRIVATE = [
 ]  # fmt: skip
 
 
-def private_words(text: str) -> list[str]:
+def private_words(text):
     return [found for pattern in PRIVATE for found in re.findall(pattern, text)]
 
 
@@ -34,7 +34,7 @@ def accumulate(cohort, genotypes, cluster, work):
 
 
 @pytest.fixture(scope="module")
-def outcomes_aligned(cohort, running_cluster, tmp_path_factory) -> Path:
+def outcomes_aligned(cohort, running_cluster, tmp_path_factory):
     """Make a genotype store, and a work directory with aligned outcomes that must sum again."""
     directory = tmp_path_factory.mktemp("aligned")
     genotypes, work = directory / "genotypes.zarr", directory / "work"
@@ -45,11 +45,11 @@ def outcomes_aligned(cohort, running_cluster, tmp_path_factory) -> Path:
     return directory
 
 
-def damage_genotypes(genotypes: Path, work: Path) -> None:
+def damage_genotypes(genotypes, work):
     flip_a_bit(genotypes / "genotypes" / "c" / "0" / "0")
 
 
-def damage_outcomes(genotypes: Path, work: Path) -> None:
+def damage_outcomes(genotypes, work):
     flip_a_bit(work / "outcomes.zarr" / "rows" / "c" / "0" / "0")
 
 
@@ -57,7 +57,7 @@ def damage_outcomes(genotypes: Path, work: Path) -> None:
 @pytest.mark.slow
 def test_a_failed_task_names_the_file_and_nothing_else(
     damage, cohort, outcomes_aligned, running_cluster, tmp_path
-) -> None:
+):
     shutil.copytree(outcomes_aligned, tmp_path, dirs_exist_ok=True)
     genotypes, work = tmp_path / "genotypes.zarr", tmp_path / "work"
     damage(genotypes, work)
@@ -72,16 +72,16 @@ def test_a_failed_task_names_the_file_and_nothing_else(
     assert private_words(running_cluster.logs) == []
 
 
-def test_the_words_searched_for_are_found_where_they_are() -> None:
+def test_the_words_searched_for_are_found_where_they_are():
     text = f"Person7 of {N_PEOPLE}: Stored and computed checksum do not match. Stored: b'..'"
     assert len(private_words(text)) >= 4
 
 
-def failing_with(error: BaseException, monkeypatch) -> BaseException:
+def failing_with(error, monkeypatch):
     """Return the exception that leaves a task in which `error` is raised, on a worker."""
     monkeypatch.setattr("socket.gethostname", lambda: "node7")
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         secret = np.arange(5)
         try:
             raise ValueError(f"Stored: {secret}")
@@ -107,9 +107,7 @@ def failing_with(error: BaseException, monkeypatch) -> BaseException:
         (MemoryError("shape (41,)"), ResourceError, "not enough memory on worker node7. .*"),
     ],
 )  # fmt: skip
-def test_an_exception_leaves_its_values_causes_and_frames_behind(
-    error, kind, line, monkeypatch
-) -> None:
+def test_an_exception_leaves_its_values_causes_and_frames_behind(error, kind, line, monkeypatch):
     left = failing_with(error, monkeypatch)
     assert type(left) is kind
     assert re.fullmatch(line, str(left))
@@ -127,10 +125,10 @@ def test_an_exception_leaves_its_values_causes_and_frames_behind(
     assert (type(again), str(again)) == (type(left), str(left))
 
 
-def sent_to_the_scheduler(error: BaseException) -> bytes:
+def sent_to_the_scheduler(error):
     message = error_message(error)
     return pickle.dumps([getattr(part, "data", part) for part in message.values()])
 
 
-def test_stopping_a_worker_is_not_a_failure_of_its_task(monkeypatch) -> None:
+def test_stopping_a_worker_is_not_a_failure_of_its_task(monkeypatch):
     failing_with(KeyboardInterrupt(), monkeypatch)

@@ -128,20 +128,16 @@ def scheduler_at(
     address: str, folder: Path, journal: Journal, environment: Mapping[str, str] = os.environ
 ) -> AbstractContextManager[subprocess.Popen[str]]:
     host, port = address.removeprefix("tcp://").split(":")
-    words = ["scheduler", "--host", host, "--port", port]
-    return _dask_process(words, folder, {**environment, **journal.environment()})
+    return _dask("scheduler", ["--host", host, "--port", port], folder, journal, environment)
 
 
 def worker_of(
     address: str, folder: Path, journal: Journal, environment: Mapping[str, str] = os.environ
 ) -> AbstractContextManager[subprocess.Popen[str]]:
-    words = ["worker", address, "--no-nanny", "--nthreads", "2"]
-    return _dask_process(words, folder, {**environment, **journal.environment()})
+    return _dask("worker", [address, "--no-nanny", "--nthreads", "2"], folder, journal, environment)
 
 
-def _dask_process(
-    words: list[str], folder: Path, environment: dict[str, str]
-) -> AbstractContextManager[subprocess.Popen[str]]:
+def _dask(kind, words, folder, journal, environment):
     """Start ``dask scheduler`` or ``dask worker`` as a user does."""
-    command = [sys.executable, "-m", "dask", *words, "--no-dashboard"]
-    return started(command, environment, folder / f"{words[0]}.log")
+    command = [sys.executable, "-m", "dask", kind, *words, "--no-dashboard"]
+    return started(command, {**environment, **journal.environment()}, folder / f"{kind}.log")

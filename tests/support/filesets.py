@@ -71,19 +71,28 @@ def name_variants(prefix: Path) -> None:
     table.to_csv(f"{prefix}.bim", sep="\t", header=False, index=False)
 
 
-def write_loadings(prefix: Path, frequency: np.ndarray, loadings: np.ndarray) -> Path:
+def write_loadings(
+    prefix: Path,
+    frequency: np.ndarray,
+    loadings: np.ndarray,
+    alleles: int = 1000,
+    scores: pd.DataFrame | None = None,
+) -> Path:
     """Write loadings, counts and panel scores as plink2 does, for variants rs0, rs1, ... A/G."""
     names = COMPONENTS[: loadings.shape[1]]
     rows = pd.DataFrame({"#CHROM": 1, "ID": [f"rs{j}" for j in range(len(loadings))]})
-    alleles = rows.assign(REF="G", ALT="A")
-    counts = alleles.assign(ALT_CTS=np.rint(1000 * frequency).astype(int), OBS_CT=1000)
+    rows = rows.assign(REF="G", ALT="A")
+    counts = rows.assign(ALT_CTS=np.rint(alleles * frequency).astype(int), OBS_CT=alleles)
     counts.to_csv(f"{prefix}.acount", sep="\t", index=False)
     of_alleles = [
-        alleles.assign(A1=allele, **dict(zip(names, sign * loadings.T, strict=True)))
+        rows.assign(A1=allele, **dict(zip(names, sign * loadings.T, strict=True)))
         for allele, sign in (("G", -1), ("A", 1))
     ]
     path = prefix.with_name(f"{prefix.name}.eigenvec.allele")
     pd.concat(of_alleles).sort_index(kind="stable").to_csv(path, sep="\t", index=False)
-    spread = {f"{name}_AVG": [-0.1 * k, 0.3 * k] for k, name in enumerate(names, start=1)}
-    pd.DataFrame({"#IID": ["a", "b"], **spread}).to_csv(f"{prefix}.sscore", sep="\t", index=False)
+    if scores is None:
+        spread = {name: [-0.1 * k, 0.3 * k] for k, name in enumerate(names, start=1)}
+        scores = pd.DataFrame(spread, index=["a", "b"])
+    scores = scores.add_suffix("_AVG").rename_axis("#IID")
+    scores.to_csv(f"{prefix}.sscore", sep="\t")
     return path

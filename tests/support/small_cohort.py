@@ -8,10 +8,10 @@ import numpy as np
 from click.testing import CliRunner
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.commands import accumulate, finalize, ingest, plan, release
+from primo_scale.cli.commands import accumulate, finalize, ingest, plan, release, verify
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.run.fields import FLAG, declared
-from support.command_io import error_in
+from support.command_io import PANEL, error_in, simulated
 
 N, D = 44, 6
 BUDGET = ("--epsilon", 1, "--delta", 1e-6, "--accept-noise")
@@ -146,3 +146,29 @@ class Cohort:
         for path in (*folder.rglob("design.json"), *folder.rglob("run.log")):
             path.write_text(path.read_text().replace(str(self.folder), str(folder)))
         return Cohort(folder)
+
+
+class PanelCohort:
+    """Simulated people of the demo's panel, and releases over its linkage disequilibrium."""
+
+    budget = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
+
+    def __init__(self, folder, people, *fixed, **choices):
+        """Simulate people; the `fixed` options are those of every release."""
+        self.folder, self.fixed = folder, fixed
+        self.prefix = simulated(folder / "cohort", people, 3, missing=0.01, **choices)
+
+    def release(self, *options, out="release", budget=budget):
+        ledger = ("--ledger", self.folder / f"{out}.ledger") if budget else ()
+        return command(
+            release, "--bfile", self.prefix, "--pheno", f"{self.prefix}.pheno.tsv",
+            "--pheno-bounds", f"{self.prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
+            "--ld-panel", PANEL, *self.fixed, *budget, *ledger, "--out", self.folder / out,
+            *options,
+        )  # fmt: skip
+
+    def released(self, out, *options, **changes):
+        """Return the folder of a release, which verifies."""
+        succeeded(self.release(*options, out=out, **changes))
+        succeeded(command(verify, self.folder / out))
+        return self.folder / out

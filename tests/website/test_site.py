@@ -115,17 +115,11 @@ def test_the_interface_has_every_public_name(site):
     assert "hold_out: float | None = None" in pages
 
 
-def test_the_menu_leads_to_every_page_and_has_the_version(site):
+def test_the_home_page_has_the_version(site):
+    """That the menu leads to every page, tests/docs check in its source."""
     from primo_scale import __version__
 
-    home = (site / "index.html").read_text()
-    assert f"primo_scale {__version__}" in home
-    pages = {*pages_of(site)} - {"index.html", "404.html", "probe.html", "search.html"}
-    others = {page for page in pages if page.endswith("PROVENANCE.html")}
-    # Of cluster/ the menu has the first page, which leads to the others.
-    others |= {page for page in pages if page.startswith("cluster/")} - {"cluster/index.html"}
-    assert sorted(page for page in pages - others if f'href="{page}"' not in home
-                  and page != "index.html") == []  # fmt: skip
+    assert f"primo_scale {__version__}" in (site / "index.html").read_text()
 
 
 def test_no_page_scrolls_sideways_on_a_phone(site, address, tmp_path):

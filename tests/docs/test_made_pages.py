@@ -1,10 +1,12 @@
-"""Tables of pages, against the program: messages exist, and example tables are read."""
+"""Pages and tables that the program makes: options, messages, measurements and examples."""
 
 import ast
 import re
+import runpy
 
 from support.documented_code import ROOT, blocks
 
+from benchmarks.tables import TABLES, page_text
 from primo_scale.outcomes import coding, tables
 
 _MESSAGE = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
@@ -38,3 +40,22 @@ def test_the_example_tables_are_read(tmp_path):
     assert [each.kind for each in bounds] == ["quantitative", "binary"]
     names = tables.open_outcome_table(covar).names
     assert len(coding.read_covariate_bounds(covar_bounds, names)) == len(names)
+
+
+def test_the_page_of_options_is_made_from_the_fields():
+    page = runpy.run_path(str(ROOT / "website/options.py"))["page"]()
+    assert (ROOT / "docs/how-to/options.md").read_text() == page, "make it again (see its top)"
+
+
+PAGE = (ROOT / "docs/benchmarks.md").read_text()
+
+
+def test_the_page_is_generated():
+    assert page_text({}, PAGE) == PAGE, "make it again (see its first line)"
+
+
+def test_every_benchmark_has_its_tables():
+    for name in TABLES:
+        after = PAGE.partition(f"<!-- {name}: measured -->")[2]
+        tables = after.partition(f"<!-- {name}: end -->")[0]
+        assert " CPUs, " in tables and "| ---: |" in tables, name

@@ -1,4 +1,4 @@
-"""What a run says of its accuracy and its budget before it sums or spends anything."""
+"""What a plan says of bounds, accuracy and budget, before it sums or spends anything."""
 
 import re
 import shlex
@@ -7,6 +7,7 @@ import pytest
 from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli.commands import ledger as ledger_command
+from primo_scale.cli.commands import plan
 from primo_scale.ledger.ledger import Ledger
 
 BUDGET = ("--epsilon", 1, "--delta", 1e-6)
@@ -17,14 +18,11 @@ FORECAST = re.compile(
 )
 
 
-def refused_as_noise(result):
-    refused(result, 2, "--epsilon: the weights of this release would be noise", "--accept-noise")
-
-
 @pytest.mark.parametrize("options", [["--dry-run"], []])
 def test_noise_is_refused_before_anything_is_read(cohort, options):
     result = cohort.release(*options, budget=TOO_SMALL)
-    refused_as_noise(result)
+    words = "--epsilon: the weights of this release would be noise"
+    refused(result, 2, words, "--accept-noise")
     explained, without, size = (float(x) for x in FORECAST.search(result.stderr).groups())
     assert 0 < size < 44 and 0 <= explained < 0.01 and explained < without < 0.3
     assert not cohort.ledger.exists()
@@ -48,3 +46,19 @@ def test_opening_a_budget_is_announced_with_the_command_that_opens_a_larger_one(
     with Ledger(cohort.ledger, create=False) as ledger:
         (balance,) = ledger.balances()
     assert (balance.account.cohort, balance.budget.epsilon) == ("NAME", 7.5)
+
+
+def test_a_plan_without_bounds_prints_the_table_to_fill_in(cohort):
+    inputs = ("--bfile", cohort.folder / "cohort", "--pheno", cohort.folder / "pheno.tsv")
+    header = (cohort.folder / "pheno.tsv").read_text().splitlines()[0].split("\t")
+    done = succeeded(command(plan, *inputs, *BUDGET, "--out", cohort.out))
+    rows = [line.split("\t") for line in done.stdout.splitlines()]
+    assert rows[0] == ["name", "lower", "upper", "mean", "sd"]
+    assert [row[0] for row in rows[1:]] == header[2:]
+    assert "give the table as --pheno-bounds" in done.stderr
+    bounds = cohort.folder / "template.tsv"
+    bounds.write_text(done.stdout)
+    words = ("--out", cohort.out, "--pheno-bounds", bounds)
+    refused(command(plan, *inputs, *BUDGET, *words), 3, "template.tsv")
+    some = succeeded(command(plan, *inputs, "--pheno-name", header[2], "--out", cohort.out))
+    assert [line.split("\t")[0] for line in some.stdout.splitlines()[1:]] == [header[2]]

@@ -57,7 +57,9 @@ def simulate(folder: Path) -> Float64:
     })  # fmt: skip
     for number, values in enumerate(weights):
         name = f"S{number:02}"
-        write_score(table.assign(**{name: values}), name, folder / "scores" / f"{name}.txt.gz")
+        path = folder / "scores" / f"{name}.txt.gz"
+        if not path.exists():  # another file would be another request
+            write_score(table.assign(**{name: values}), name, path)
     return np.stack(weights, axis=1)
 
 

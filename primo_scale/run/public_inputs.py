@@ -10,6 +10,7 @@ genotypes and of public numbers, and so a covariate like any other
 from __future__ import annotations
 
 import io
+import logging
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -330,7 +331,8 @@ def read_columns(
             remedy="Give a file with rsID, or one lifted to the genotypes' genome build",
         )
     matched = match_weights(read, variants, may_be_wider=True)
-    LOGGER.info("%s %s: %s", option, file.path, matched.counts.in_words())
+    level = logging.DEBUG if phenotypes is None else logging.INFO  # scores may be thousands
+    LOGGER.log(level, "%s %s: %s", option, file.path, matched.counts.in_words())
     sha256, counts = files.sha256_of_file(read.weights_path), matched.counts
     pgs_id = None if read.pgs_id is None else fields.one_line(read.pgs_id)
     file_name = fields.one_line(file.path.resolve().name)

@@ -135,7 +135,11 @@ def read_features(
         ld.prefixes, ld.sha256, np.arange(k), np.zeros(k, np.bool_), as_variants(k).chromosome,
         ld._source, copies,
     )  # fmt: skip
-    run_log.LOGGER.info("%s: %d scores of %d variants", _OPTION, k, len(used))
+    least = min(stated, key=lambda each: each.n_matched / each.n_variants)
+    run_log.LOGGER.info(
+        "%s: %d scores of %d variants; the fewest of its own has %s, %d of %d",
+        _OPTION, k, len(used), least.name, least.n_matched, least.n_variants,
+    )  # fmt: skip
     ones = np.full(k, LARGEST_CODE, dtype=np.int16)
     variances = np.full(k, float(REFERENCE_UNIT**2))
     source = f"public scores, centred by {reference_coding(frequencies).source}"

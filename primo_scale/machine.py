@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import shutil
@@ -75,6 +76,12 @@ def resident_memory() -> int:
     return int(psutil.Process().memory_info().rss)
 
 
+def return_freed_memory() -> None:
+    """Return what the C library keeps of freed arrays to the system, where it can (glibc)."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def free_disk(path: Path) -> int:
     """Return the free bytes on the disk of a path, which need not exist yet."""
     absolute = path.absolute()
@@ -104,8 +111,8 @@ def _limits() -> Iterator[tuple[int, int]]:
         for group in _groups(controller):
             limit, used = _bytes_in(group / limit_file), _bytes_in(group / used_file)
             if limit is not None and used is not None:
-                lines = _text_of(group / "memory.stat").splitlines()
-                counts = dict(line.split(maxsplit=1) for line in lines)
+                words = _text_of(group / "memory.stat").split()
+                counts = dict(zip(words[::2], words[1::2], strict=True))
                 # The page cache can be reclaimed.
                 yield limit, max(0, used - sum(int(counts.get(name, 0)) for name in cached))
 

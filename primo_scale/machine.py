@@ -111,8 +111,8 @@ def _limits() -> Iterator[tuple[int, int]]:
         for group in _groups(controller):
             limit, used = _bytes_in(group / limit_file), _bytes_in(group / used_file)
             if limit is not None and used is not None:
-                words = _text_of(group / "memory.stat").split()
-                counts = dict(zip(words[::2], words[1::2], strict=True))
+                lines = _text_of(group / "memory.stat").splitlines()
+                counts = dict(line.split(maxsplit=1) for line in lines)
                 # The page cache can be reclaimed.
                 yield limit, max(0, used - sum(int(counts.get(name, 0)) for name in cached))
 

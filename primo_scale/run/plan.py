@@ -526,9 +526,8 @@ def _planned_release(
         request.prior_weights, variants, design, build
     )
     chosen = replace(chosen, scores=scores, sources=sources)
-    deployment = None
-    if request.deployment is not None:
-        deployment = public_inputs.read_deployment(request.deployment)
+    given = request.deployment
+    deployment = None if given is None else public_inputs.read_deployment(given)
     return designs.PlannedRelease(
         design, request, store, chosen, build, panel, deployment, features
     )

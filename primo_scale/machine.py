@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 import shutil
@@ -73,6 +74,12 @@ def memory_limit() -> int:
 def resident_memory() -> int:
     """Return the resident memory of this process, in bytes."""
     return int(psutil.Process().memory_info().rss)
+
+
+def return_freed_memory() -> None:
+    """Return what the C library keeps of freed arrays to the system, where it can (glibc)."""
+    with suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def free_disk(path: Path) -> int:

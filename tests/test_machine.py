@@ -1,11 +1,13 @@
 """CPUs, memory and disk space of a process within the limits of its control groups."""
 
 import resource
+import sys
 
 import psutil
 import pytest
 
 from primo_scale import machine
+from primo_scale.run.run_log import stage
 
 GIB = 2**30
 
@@ -86,3 +88,15 @@ def test_the_limit_of_the_address_space_counts(cgroup, roomy, monkeypatch):
     assert abs(machine.available_memory() - 3 * GIB) < GIB
     monkeypatch.setattr(resource, "getrlimit", lambda _: (used // 2, resource.RLIM_INFINITY))
     assert machine.available_memory() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc alone returns memory")
+def test_a_stage_leaves_no_freed_memory_behind():
+    before = machine.resident_memory()
+    with stage("sums"):
+        arrays = [b"\1" * (64 << 10) for _ in range(2_000)]
+        last = arrays[-1]  # above all others, so that the C library keeps them
+        del arrays
+        kept = machine.resident_memory() - before
+    assert last
+    assert machine.resident_memory() - before < kept / 4

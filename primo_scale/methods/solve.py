@@ -359,22 +359,25 @@ def coordinates_of(
     target = vectors.T @ block.cross
     if block.outside.any():
         target -= expected[:, None] * (vectors.T @ block.outside)
-    values = block.blend.raised(noisy)
-    variances = residual * values + release
-    roots = np.sqrt(variances)[:, None]
     squares = float(noisy @ noisy) - size * (size + 1) / 2 * sigma**2  # tr S^2
     found = float(expected @ expected)
     factor = max(squares, float(noisy.sum()) ** 2 / size) / found if found > _TINY else 1.0
-    coordinates = Coordinates(
-        exposures=np.maximum(effect * values**2 / variances, _TINY),
-        sampling=np.clip(residual * values / variances, _TINY, 1),
-        errors=np.zeros(size),
-        values=target / roots,
-        release_noise=relative,
-    )
-    exposures = np.maximum(effect * factor * expected**2 / variances, _TINY)
-    vectors *= values / roots[:, 0]
-    return coordinates, replace(coordinates, exposures=exposures), vectors
+
+    def along(values: Float64, signal: Float64) -> Coordinates:
+        """Return the coordinates for eigenvalues, of which people add their part of the noise."""
+        variances = residual * values + release
+        return Coordinates(
+            exposures=np.maximum(effect * signal / variances, _TINY),
+            sampling=np.clip(residual * values / variances, _TINY, 1),
+            errors=np.zeros(size),
+            values=target / np.sqrt(variances)[:, None],
+            release_noise=relative,
+        )
+
+    values = block.blend.raised(noisy)
+    vectors *= values / np.sqrt(residual * values + release)
+    left = np.maximum(expected, _LEAST_EIGENVALUE * values[-1])
+    return along(values, values**2), along(left, factor * expected**2), vectors
 
 
 def expected_eigenvalues(noisy: Float64, sigma: float) -> Float64:

@@ -390,11 +390,8 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
     design = designs.make_design(
         store.n_samples, variants, request, request, panels=panels, outcomes=coding, dosages=dosages
     )
-    design = replace(
-        design,
-        genotype_store=str(store.path.resolve()),
-        object_store=None if bucket is None else str(bucket),
-    )
+    kept = None if bucket is None else str(bucket)
+    design = replace(design, genotype_store=str(store.path.resolve()), object_store=kept)
     release, sumstats = None, False
     if isinstance(request, options.ReleaseRequest):
         sumstats, populations = request.sumstats, design.populations
@@ -529,9 +526,8 @@ def _planned_release(
         request.prior_weights, variants, design, build
     )
     chosen = replace(chosen, scores=scores, sources=sources)
-    deployment = None
-    if request.deployment is not None:
-        deployment = public_inputs.read_deployment(request.deployment)
+    given = request.deployment
+    deployment = None if given is None else public_inputs.read_deployment(given)
     return designs.PlannedRelease(
         design, request, store, chosen, build, panel, deployment, features
     )
@@ -600,12 +596,11 @@ def _ask_ledger(request: AccumulateRequest, store: GenotypeStore, design: Design
     noise_store = payment.NoiseStore(request.work_dir / work_directory.NOISE)
     # A new ledger opens the budget of the release.
     if path.exists() or noise_store.used_charges():
-        cost = release_cost(given, design.subsample)
         with Ledger(path, read_only=True) as ledger:
             cohort = payments.paying_cohort_of(ledger, store, request.cohort, given)
             # Refuses noise that another ledger paid for.
             payer = payment.Payer(ledger, noise_store, *cohort)
-            charge = payer.request("", {}, given, cost)
+            charge = payer.request("", {}, given, release_cost(given, design.subsample))
             ledger.check_request(charge, stored_noise=noise_store.charges())
     payments.announce_opening(store, given, request)
 
@@ -632,8 +627,7 @@ def release_memory(design: Design, chosen: designs.ChosenMethod, *, sumstats: bo
     publishing += _BYTES_PER_VARIANT * design.n_variants
     tiles = min(n_threads(), layout.n_blocks) * min(max(layout.sizes), TILE) ** 2
     drawing = _TILE_COPIES * tiles + _OUTCOME_GRAM_COPIES * layout.n_outcomes**2
-    needed = max(solving, publishing, _ENTRY_BYTES * drawing)
-    return max(_PROCESS_BYTES, resident_memory()) + needed
+    return max(_PROCESS_BYTES, resident_memory()) + max(solving, publishing, _ENTRY_BYTES * drawing)
 
 
 def refuse_small_memory(design: Design, needed: int) -> None:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
 from primo_scale.humanize import duration_in_words, rate_in_words
 from primo_scale.interruption import check
+from primo_scale.machine import return_freed_memory
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ def stage(name: str) -> Iterator[None]:
     _stage.set(name)
     LOGGER.debug("stage %s: begins", name, extra=about("stage begins", {"stage": name}))
     yield
+    return_freed_memory()
     # A stage that fails is not left, because its error belongs to it.
     # Its duration may depend on noise, and a batch job prints this line.
     LOGGER.debug("stage %s: ends", name, extra=about("stage ends", {"stage": name}))

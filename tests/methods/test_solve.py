@@ -299,8 +299,8 @@ def test_expected_eigenvalues_are_those_of_the_true_matrix_along_noisy_eigenvect
     assert errors[0] < 0.5 * errors[1]
 
 
-def simulated(rng, *, n=400, d=60, effect=0.09, cross=12.0, gram=4.0, phenotypes=1):
-    mixing = np.tril(rng.normal(size=(d, d))) / np.sqrt(d)
+def simulated(rng, *, n=400, d=60, effect=0.09, cross=12.0, gram=4.0, phenotypes=1, even=False):
+    mixing = np.eye(d) if even else np.tril(rng.normal(size=(d, d))) / np.sqrt(d)
     X = rng.normal(size=(n, d)) @ mixing.T
     beta = rng.normal(0, np.sqrt(effect), (d, phenotypes))
     target = X.T @ (X @ beta + rng.normal(size=(n, phenotypes)))
@@ -332,11 +332,16 @@ def test_known_noise_predicts_better_than_any_ridge():
     assert known < min(np.mean(loss) for loss in losses.values())
 
 
-@pytest.mark.parametrize("effect", [0.03, 0.09, 0.2])
-def test_effect_variances_are_estimated_from_a_noisy_gram(effect):
-    """Nearly without bias, although the noise spreads the eigenvalues of X'X."""
-    rng, found = np.random.default_rng(3), []
+@pytest.mark.parametrize(
+    ("effect", "gram", "cross"),
+    [(0.03, 4.0, 12.0), (0.09, 4.0, 12.0), (0.2, 4.0, 12.0), (0.03, 500.0, 60.0)],
+)
+def test_effect_variances_are_estimated_from_a_noisy_gram(effect, gram, cross):
+    """Nearly without bias, although the noise spreads the eigenvalues of X'X, or hides them."""
+    rng, found, noise = np.random.default_rng(3), [], {"gram": gram, "cross": cross}
     for _ in range(10):
-        statistics, _, _ = simulated(rng, effect=effect, phenotypes=20)
-        found.append(weights_of(statistics, "effect-variances").parameters["effect_variance"])
+        statistics, _, _ = simulated(rng, effect=effect, phenotypes=20, even=gram > 4, **noise)
+        changes = {"scales": scales_for(statistics, gram, cross)}
+        solution = weights_of(statistics, "effect-variances", **changes)
+        found.append(solution.parameters["effect_variance"])
     assert np.mean(found) == pytest.approx(effect, rel=0.2)

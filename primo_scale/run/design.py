@@ -436,7 +436,7 @@ class Loadings:
     source: stated.StatedLoadings
     bounds: tuple[CovariateBounds, ...]  # of each component, in the unit of ``plink2 --score``
     weights: MatchedWeights  # of the standardised genotypes, in units of `step`
-    step: float
+    step: Floats  # of each component
     people: frozenset[str] = frozenset()  # of the panel, as far as the bounds are its range
 
 

@@ -30,7 +30,7 @@ class ScoreFeatures(store.GenotypeStore):
     stated: tuple[StatedFeature, ...]
     table: tables.VariantTable  # of the m variants that have a weight
     weights: MatchedWeights  # copies of a score for each copy of allele 1, in units of `step`
-    step: float
+    step: Float64  # of each score, shape (K,)
     centre: Float64  # dosage of allele 1 of each variant that adds nothing, shape (m,)
     source: store.GenotypeStore
 

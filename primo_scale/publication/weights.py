@@ -254,10 +254,10 @@ def check_names(
     reserved = (*formats.WEIGHTS_HEADER, formats.TERM_COLUMN)
     check_column_names("phenotype", phenotypes, reserved=reserved)
     check_column_names("covariate", covariates)
-    _refuse_formulas("variant ID", variants.identifier, _NAME_VARIANTS)
+    refuse_formulas("variant ID", variants.identifier, _NAME_VARIANTS)
     for alleles in (variants.allele1, variants.allele2):
-        _refuse_formulas("allele", alleles, _EXCLUDE)
-    _refuse_formulas("chromosome", variants.chromosome, _EXCLUDE)
+        refuse_formulas("allele", alleles, _EXCLUDE)
+    refuse_formulas("chromosome", variants.chromosome, _EXCLUDE)
     for name in set(variants.chromosome):
         if not name.isprintable():
             raise _refusal("a chromosome has control characters in its name", repr(name), _EXCLUDE)
@@ -288,10 +288,10 @@ def check_column_names(kind: str, names: Sequence[str], reserved: Sequence[str] 
         if not name.isprintable() or name.split() != [name] or name in reserved:
             what = f"a {kind} name is empty or reserved, or contains blanks or control characters"
             raise _refusal(what, repr(name), "Rename the column")
-    _refuse_formulas(f"{kind} name", names, "Rename the column")
+    refuse_formulas(f"{kind} name", names, "Rename the column")
 
 
-def _refuse_formulas(what: str, texts: Iterable[str], remedy: str) -> None:
+def refuse_formulas(what: str, texts: Iterable[str], remedy: str) -> None:
     """Refuse the first of the texts, which are a `what`, that begins like a formula.
 
     Quoted texts would not match the genotypes to be scored. A single character, such as ``-`` for

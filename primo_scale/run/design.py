@@ -436,7 +436,7 @@ class Loadings:
     source: stated.StatedLoadings
     bounds: tuple[CovariateBounds, ...]  # of each component, in the unit of ``plink2 --score``
     weights: MatchedWeights  # of the standardised genotypes, in units of `step`
-    step: float
+    step: Floats  # of each component
     people: frozenset[str] = frozenset()  # of the panel, as far as the bounds are its range
 
 
@@ -534,6 +534,9 @@ def make_design(
         return design
     components = _uses_components(model, design)
     if not components:
+        if model.genetic_factors is not None:
+            what = "chooses LD components, in whose place variants or scores are summed here"
+            raise UsageError(what, where=Field("genetic_factors"), remedy="Leave it out")
         design = replace(design, rounds=1)
     chosen = design_panel(
         panels.ld, design, panels.settled, components=components, n_factors=model.genetic_factors
@@ -560,7 +563,7 @@ def _rounds(
             where="--rounds",
             value=f"{n_variants} variants, {n_phenotypes} phenotypes",
             limit=f"{catalogue.MOST_SAMPLED_EFFECTS} effects",
-            remedy="Leave it out, or give --ld-panel or fewer phenotypes",
+            remedy="Leave out it, or --method or --ridge, or give --ld-panel or fewer phenotypes",
         )
     # Most public scores matter to most phenotypes, which leaves nothing to look for.
     few = n_phenotypes <= _MOST_OF_TWO_ROUNDS and panels.features is None

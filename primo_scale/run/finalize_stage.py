@@ -6,7 +6,7 @@ import hashlib
 import tempfile
 import weakref
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +45,11 @@ def finalize_stage(planned: PlannedRelease) -> None:
     raw = open_raw_statistics(root / work_directory.STATISTICS, design.layout, design.n_samples)
     store = planned.store
     _check_belongs(raw, "design", design.digest, work_dir / work_directory.DESIGN)
+    rule = None if design.clipping_rule is None else asdict(design.clipping_rule)
+    if files.canonical_json(raw.inputs["row_rule"]) != files.canonical_json(rule):
+        # Another version clipped them, with another sensitivity than the noise is for.
+        remedy = "Finish with the version that summed, or use another --work-dir, which pays again"
+        raise of_other_request(root / work_directory.STATISTICS, remedy=remedy)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     if design.components is not None:
         components = open_components(root / work_directory.COMPONENTS)

@@ -23,7 +23,7 @@ from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage
 from primo_scale.run.plan import Plan, prepare, prepare_release
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
-from primo_scale.run.work_directory import GENOTYPES, claim, locked
+from primo_scale.run.work_directory import GENOTYPES, SCORE_FEATURES, claim, locked
 from primo_scale.storage import files, locations, stores
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _ingest_sum_and_publish(request: options.ReleaseRequest) -> None:
         store = write_features(release.features, store)
     if bucket is not None and isinstance(store.path, Path):
         claim(bucket, request.work_dir)
-        store = copy_stage(store, bucket / GENOTYPES)
+        store = copy_stage(store, bucket / (SCORE_FEATURES if release.features else GENOTYPES))
     plan = replace(plan, store=store)
     design, _ = accumulate_stage(plan)
     finalize_stage(replace(release, design=design, store=store))

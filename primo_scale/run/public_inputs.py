@@ -422,7 +422,7 @@ def components_of(path: Path, genotypes: Genotypes) -> dict[str, Float64]:
 
 def _matched(
     path: Path, variants: VariantTable
-) -> tuple[statements.StatedLoadings, dict[str, float], MatchedWeights, float]:
+) -> tuple[statements.StatedLoadings, dict[str, float], MatchedWeights, Float64]:
     """Read loadings, and return source, spreads by name, weights and step, as in `Loadings`.
 
     A spread is the standard deviation of a component in people without structure.
@@ -558,15 +558,15 @@ def read_ancestry(path: Path) -> npt.NDArray[np.float32]:
 
 def exact_weights(
     variants: Index, weights: Float64, centre: Float64, counts: genotype_coding.MatchCounts
-) -> tuple[MatchedWeights, float]:
-    """Return integer weights whose sums are exact, and their unit.
+) -> tuple[MatchedWeights, Float64]:
+    """Return integer weights whose sums are exact, and the unit of each score's, shape (l,).
 
     A missing genotype counts as the centre, at which a score is 0.
     """
     from primo_scale.evaluation.scores import MatchedWeights
 
-    largest = 2 * np.abs(weights).sum(axis=0).max(initial=np.finfo(np.float64).tiny)
-    step = 2.0 ** math.ceil(math.log2(largest * _CENTRE / _EXACT) + 1)
+    largest = 2 * np.abs(weights).sum(axis=0)
+    step = np.ldexp(1.0, np.frexp(largest * _CENTRE / _EXACT)[1] + 1)
     integers, centre = np.rint(weights / step), np.rint(centre * _CENTRE) / _CENTRE
     return MatchedWeights(variants, integers, -(centre @ integers), centre, counts), step
 

@@ -7,10 +7,9 @@ variants, with the scores of the panel's people as its genotypes.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +30,17 @@ from primo_scale.genotypes.ingest import write_tables
 from primo_scale.genotypes.store import DOSAGES, GenotypeStore, open_genotype_store
 from primo_scale.kernels.products import Float64
 from primo_scale.panel.ld import Float32, LdPanel
+from primo_scale.publication.weights import refuse_formulas
 from primo_scale.run import options, public_inputs, run_log
 from primo_scale.run.design import LARGEST_BLOCK, PublicPanels
 from primo_scale.storage import files, groups
 from primo_scale.verify.document import RELEASE, StatedFeature, StatedScore
 
 _OPTION = "--score-features"
+# Least sd in the panel, relative to the sum of a score's weights: of 10^7 independent common
+# variants it is 10^-4. A smaller one is chance or rounding, and nobody else's score fits its scale.
+_LEAST_SD = 1e-6
+_LARGEST_SD = 1e100  # that a release states, and over the smallest one
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +118,7 @@ def read_features(
     ]
     effects = np.stack([each for each, _, _ in read], axis=1)
     used = np.flatnonzero(effects.any(axis=1))
-    if len(read) > min(LARGEST_BLOCK, len(used)):
+    if len(read) > min(LARGEST_BLOCK, max(1, len(used))):
         raise InputError(
             "there are too many scores",
             where=_OPTION,
@@ -122,10 +126,13 @@ def read_features(
             limit=f"{LARGEST_BLOCK}, and no more than variants",
             remedy="Give fewer",
         )
-    scores = ld.scores(effects)
-    # Six digits, because the last bits may differ between machines.
-    sds = [float(f"{sd:.6g}") for sd in scores.std(axis=0).tolist()]
-    stated = tuple(_stated([(name, source) for _, name, source in read], sds))
+    with np.errstate(all="ignore"):  # weights may be of any size
+        scores = ld.scores(effects)
+        # Six digits, because the last bits may differ between machines.
+        sds = [float(f"{sd:.6g}") for sd in scores.std(axis=0).tolist()]
+        least = np.maximum(_LEAST_SD * np.abs(effects).sum(axis=0), 1 / _LARGEST_SD).tolist()
+    stated = tuple(_stated([(name, source) for _, name, source in read], sds, least))
+    refuse_formulas("score", [each.name for each in stated], "Rename the file")
     per_sd = COPIES_OF_SD / np.array(sds)
     centre = reference_coding(frequencies).centre_dosage[used]
     counts = MatchCounts(len(used), len(used))
@@ -135,10 +142,10 @@ def read_features(
         ld.prefixes, ld.sha256, np.arange(k), np.zeros(k, np.bool_), as_variants(k).chromosome,
         ld._source, copies,
     )  # fmt: skip
-    least = min(stated, key=lambda each: each.n_matched / each.n_variants)
+    fewest = min(stated, key=lambda each: each.n_matched / each.n_variants)
     run_log.LOGGER.info(
         "%s: %d scores of %d variants; the fewest of its own has %s, %d of %d",
-        _OPTION, k, len(used), least.name, least.n_matched, least.n_variants,
+        _OPTION, k, len(used), fewest.name, fewest.n_matched, fewest.n_variants,
     )  # fmt: skip
     ones = np.full(k, LARGEST_CODE, dtype=np.int16)
     variances = np.full(k, float(REFERENCE_UNIT**2))
@@ -174,16 +181,19 @@ def _files(path: Path) -> list[Path]:
 
 
 def _stated(
-    read: list[tuple[str | None, StatedScore]], sds: list[float]
+    read: list[tuple[str | None, StatedScore]], sds: list[float], least: list[float]
 ) -> Iterator[StatedFeature]:
     """Yield the statement of every score, with a name of its own."""
-    names: Counter[str] = Counter()
-    for (name, source), sd in zip(read, sds, strict=True):
-        if not sd:
-            raise InputError("a score does not vary in the people of --ld-panel", where=source.file)
+    names: set[str] = set()
+    for (name, source), sd, smallest in zip(read, sds, least, strict=True):
+        if not smallest <= sd <= _LARGEST_SD:
+            what = "a score varies too little in the people of --ld-panel, or is too large"
+            limit = f"{smallest:.2g} to {_LARGEST_SD:g}"
+            raise InputError(what, where=source.file, value=f"sd {sd:.2g}", limit=limit)
         wanted = name or source.pgs_id or source.file.split(".")[0] or source.file
-        names[wanted] += 1
-        unique = wanted if names[wanted] == 1 else f"{wanted}#{names[wanted]}"
+        possible = chain([wanted], (f"{wanted}#{number}" for number in count(2)))
+        unique = next(each for each in possible if each not in names)
+        names.add(unique)
         yield StatedFeature(
             source.file, source.sha256, source.pgs_id, source.n_variants, source.n_matched,
             unique, sd,

@@ -46,7 +46,7 @@ A user may keep a ledger, a key or other results in the same directory.
 """
 _CLAIM = "claim"  # in a bucket
 SUMS = PARTIALS, STATISTICS, SECOND_PARTIALS, OWN_SUMS
-_IN_BUCKET = (*SUMS, OUTCOMES, UNADJUSTED, COMPONENTS, DIRECTIONS)
+_IN_BUCKET = (*SUMS, OUTCOMES, UNADJUSTED, COMPONENTS, DIRECTIONS, SCORE_FEATURES)
 
 
 @contextmanager

@@ -158,8 +158,8 @@ def test_the_release_states_its_components_and_verifies(cohort, work):
     thinned(
         [
             (("--row-norm", 20), ("--row-norm", "--no-ld-components")),
-            (("--ridge", 3), ("shrinkage", "--no-ld-components")),
-            (("--method", "naive"), ("naive", "--no-ld-components")),
+            (("--method", "naive", "--rounds", 2), ("--rounds", "--method")),
+            (("--ridge", 3, "--genetic-factors", 2), ("--genetic-factors", "LD components")),
             (("--sumstats",), ("--sumstats", "--no-ld-components")),
             (
                 ("--no-ld-components", "--genetic-factors", 2),
@@ -172,6 +172,13 @@ def test_the_release_states_its_components_and_verifies(cohort, work):
 def test_options_that_need_variants_are_refused(cohort, options, words):
     refused(cohort.release(*options, out="other"), 2, *words)
     assert not (cohort.folder / "other").exists()
+
+
+def test_a_method_that_needs_variants_sums_them(cohort, work):
+    asked = ("--method", "reuse-cov-proj", "--sumstats")
+    assert read_document(cohort.released("others", *asked))["cohort"]["component_sizes"] is None
+    asked = ("--work-dir", work, *asked[:2], *cohort.budget, "--out", cohort.folder / "other")
+    refused(command(finalize, *asked), 2, "reuse-cov-proj", "--no-ld-components")
 
 
 def test_a_panel_with_people_of_the_cohort_is_refused(cohort):

@@ -1,5 +1,7 @@
 """Feature privacy without covariates: phenotypes are public, and Y'Y with them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import zarr
@@ -11,12 +13,14 @@ from support.small_cohort import (
     add_covariate,
     command,
     outcomes,
+    refused,
     share_adjustment,
     succeeded,
     write_cohort,
 )
 
 from primo_scale.cli.commands import accumulate, verify
+from primo_scale.run.design import Design
 from primo_scale.verify.release import document_findings
 
 N, D = 400, 6
@@ -83,3 +87,12 @@ def test_the_released_gram_is_exact_and_stated_to_be(cohorts):
     document["cohort"]["n_covariates"] = 1
     found = problems_in(document_findings(document))
     assert any("without noise are phenotype_gram" in each for each in found)
+
+
+def test_sums_that_another_version_clipped_are_refused(cohorts, monkeypatch):
+    cohort, rule = Cohort(cohorts[1]), Design.clipping_rule
+    with monkeypatch.context() as earlier:
+        scaled = property(lambda design: replace(rule.fget(design), exact_phenotype_gram=False))
+        earlier.setattr(Design, "clipping_rule", scaled)
+        succeeded(cohort.accumulate(*FEATURE))
+    refused(cohort.finalize(), 3, "statistics.zarr", "version that summed")

@@ -2,6 +2,7 @@
 
 import gzip
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,14 +16,17 @@ from support.release_edits import problems, rewrite
 from support.small_cohort import PanelCohort, command, refused, succeeded
 
 import primo_scale as ps
-from primo_scale.cli.commands import finalize, verify
-from primo_scale.genotypes.coding import read_reference_frequencies, reference_coding
+from primo_scale.cli.commands import finalize, ingest, verify
+from primo_scale.genotypes.coding import MatchCounts, read_reference_frequencies, reference_coding
 from primo_scale.genotypes.store import copies_of_hard_calls, open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.panel.components import open_components
 from primo_scale.panel.ld import open_ld_panel
+from primo_scale.run import score_features
 from primo_scale.run.design import load_design
+from primo_scale.run.public_inputs import exact_weights
 from primo_scale.run.work_directory import SCORE_FEATURES
+from primo_scale.storage import groups
 
 N, D, K = 1501, 400, 12
 SCORES = "--score-features"
@@ -35,6 +39,10 @@ def write_score(path, bim, weights, name="study"):
     head = f"#trait_reported={name}\nrsID\teffect_allele\tother_allele\teffect_weight\n"
     with gzip.open(path, "wt") as file:
         file.write(head + text)
+
+
+def interrupted(group):
+    raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +59,7 @@ def cohort(tmp_path_factory):
         part = np.flatnonzero(weights[:, number])
         path = folder / "scores" / f"PGS{number:06}.txt.gz"
         write_score(path, bim.iloc[part], weights[part, number])
-    cohort.weights = weights
+    cohort.weights, cohort.bim = weights, bim
     succeeded(cohort.release())
     return cohort
 
@@ -78,6 +86,32 @@ def test_scores_are_the_standardised_ones_of_each_person(cohort, work):
     stated = read_document(cohort.folder / "release")["public_inputs"]["score_features"]
     np.testing.assert_allclose([each["sd"] for each in stated], sd, rtol=1e-5)
     assert 14 < found.std() < 18
+
+
+def test_an_interrupted_store_of_several_chunks_is_written_again(
+    cohort, work, tmp_path, monkeypatch
+):
+    kept, write = [], score_features.write_features
+    monkeypatch.setattr(
+        score_features, "write_features", lambda *given: kept.append(given) or write(*given)
+    )
+    succeeded(cohort.release())
+    narrow = tmp_path / "genotypes.zarr"
+    succeeded(command(ingest, "--bfile", cohort.prefix, "--out", narrow, "--chunk-samples", 400))
+    features = replace(kept[0][0], path=tmp_path / "scores.zarr", chunk_shape=(5, 400))
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(groups, "flush", interrupted)
+        write(features, open_genotype_store(narrow))
+    found = write(features, open_genotype_store(narrow))
+    everyone = slice(0, K), slice(0, N)
+    expected = open_genotype_store(work / SCORE_FEATURES).read_packed(*everyone)
+    np.testing.assert_array_equal(found.read_packed(*everyone), expected)
+
+
+def test_a_score_of_large_weights_coarsens_no_other():
+    weights = np.array([[1.0, 1e12], [-0.3, 1.0]])
+    found, step = exact_weights(np.arange(2), weights, np.ones(2), MatchCounts(2, 2))
+    np.testing.assert_allclose((found.per_allele1 * step)[:, 0], weights[:, 0], rtol=1e-8)
 
 
 def test_sums_are_those_of_the_clipped_scores(work):
@@ -127,12 +161,15 @@ def test_stacked_scores_are_measured_in_people_held_out(cohort):
     assert read_document(apart)["hold_out"]["people"] == N // 5
 
 
-def test_a_stack_without_noise_predicts_what_its_scores_do(cohort, monkeypatch):
-    score = cohort.folder / "scores" / "PGS000001.txt.gz"
-    monkeypatch.setattr(cohort, "fixed", (SCORES, score))
+def test_a_stack_without_noise_predicts_what_its_scores_do(cohort, tmp_path, monkeypatch):
+    for name in ("S#2", "S.1", "S.2"):
+        write_score(tmp_path / f"{name}.gz", cohort.bim, cohort.weights[:, 1])
+    monkeypatch.setattr(cohort, "fixed", (SCORES, tmp_path))
     options = ("--non-private", "--keep", cohort.folder / "cohort.fam")
-    weights = ps.open_release(cohort.released("one", *options, budget=())).weights["QT1"]
-    assert abs(np.corrcoef(weights, cohort.weights[:, 1])[0, 1]) > 0.9999
+    release = ps.open_release(cohort.released("one", *options, budget=()))
+    assert abs(np.corrcoef(release.weights["QT1"], cohort.weights[:, 1])[0, 1]) > 0.9999
+    stated = release.document["public_inputs"]["score_features"]
+    assert [each["name"] for each in stated] == ["S#2", "S", "S#3"]
 
 
 @pytest.mark.parametrize(
@@ -197,9 +234,14 @@ def test_ancestry_of_a_score_is_that_of_its_variants(cohort):
 
 
 def test_scores_that_cannot_be_features_are_refused(cohort, tmp_path, monkeypatch):
-    other = tmp_path / "empty"
-    other.mkdir()
-    for scores, words in ((f"{cohort.prefix}.bim", "no scoring file"), (other, "holds no scoring")):
+    (tmp_path / "empty").mkdir()
+    cases = [(f"{cohort.prefix}.bim", "no scoring file"), (tmp_path / "empty", "holds no scoring")]
+    one = cohort.weights[:, 1]
+    scores = {"flat": 0 * one, "huge": 1e105 * one, "tiny": 1e-105 * one, "=cmd": one}
+    for name, weights in scores.items():
+        write_score(tmp_path / f"{name}.gz", cohort.bim, weights)
+        cases.append((tmp_path / f"{name}.gz", "formula" if name == "=cmd" else "too little"))
+    for scores, words in cases:
         monkeypatch.setattr(cohort, "fixed", (SCORES, scores))
         refused(cohort.release(out="other"), 3, words)
     assert not (cohort.folder / "other").exists()

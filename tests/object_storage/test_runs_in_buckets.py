@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.bucket_runs import BUDGET, ledger, options, run
-from support.command_io import digest_in
+from support.command_io import PANEL, digest_in, table_options
 from support.faulty_proxy import SECRET, seeded
 from support.processes import command_of, started, wait_until
 
@@ -59,6 +59,20 @@ def test_a_purge_leaves_nothing_of_a_private_release_in_the_bucket(cohort, prefi
     assert {"outcomes.zarr", "unadjusted_outcomes.zarr"} <= before
     run("gwas_release", *arguments, "--purge-intermediates")
     assert list(store_at(shared).all_keys()) == []
+    score, shared = tmp_path / "score.txt", prefix / "scores"  # of a store that the user gives
+    variants = open_genotype_store(Path(f"{cohort}.zarr")).variants
+    rows = zip(variants.identifier, variants.allele1, variants.allele2, strict=True)
+    lines = [
+        "rsID effect_allele other_allele effect_weight",
+        *(" ".join([*row, "1"]) for row in rows),
+    ]
+    score.write_text("".join(line.replace(" ", "\t") + "\n" for line in lines))
+    arguments = [*table_options(cohort), "--ref-freq", f"{PANEL}.afreq", "--ld-panel", PANEL,
+                 "--score-features", score, *BUDGET, "--genotypes", f"{cohort}.zarr",
+                 "--object-store", shared, "--out", tmp_path / "stack",
+                 "--ledger", tmp_path / "other.sqlite", "--purge-intermediates"]  # fmt: skip
+    run("gwas_release", *arguments)
+    assert list(store_at(shared).all_keys()) == [] and Path(f"{cohort}.zarr").is_dir()
 
 
 def test_a_killed_run_continues_with_intact_objects(cohort, on_disk, prefix, proxy, tmp_path):

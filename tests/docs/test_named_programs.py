@@ -18,9 +18,16 @@ from test_links import PAGES
 
 from benchmarks import cohorts, genome, headline, ingest, programs
 from benchmarks.measurement import PeakMemory
-from experiments import hold_out_coverage, misspecification, population_structure
+from experiments import (
+    hold_out_coverage,
+    misspecification,
+    population_structure,
+    projected_scores,
+    stacked_scores,
+)
 from experiments.releases import DEMO, People
 from primo_scale.run.run_log import LOGGER
+from primo_scale.simulation.cohort import TraitModel
 
 _NAMED = re.compile(r"python -m ((?:benchmarks|experiments)\S*)[ \\\n]+(\S+)")
 _TARGET = re.compile(r"\bmake ([a-z][a-z_-]+)")
@@ -39,11 +46,13 @@ TINY = {
     "experiments.hold_out_coverage": "coverage.jsonl --releases 1",
     "experiments.misspecification": "folder --draws 1",
     "experiments.population_structure": "folder",
+    "experiments.projected_scores": "folder",
     "experiments.public_scores": f"--folder folder --panel {DEMO} --private-people 400 "
     "--public-people 400 --traits 2 --most-releases 1 --cell 5 1",
     "experiments.release_accuracy": f"--ref-freq {DEMO}.afreq --out folder --people 400 "
     "--columns large --epsilon 5 --phenotypes 1",
     "experiments.reproduce": "reconstruction --quick",
+    "experiments.stacked_scores": "folder",
 }
 ELSEWHERE = {"experiments.ld_score_regression"}  # tests/ldsc runs it
 
@@ -100,6 +109,13 @@ def in_process(monkeypatch, tmp_path):
     monkeypatch.setattr(misspecification, "CELLS", misspecification.CELLS[:1])
     monkeypatch.setattr(population_structure, "_PEOPLE", {"cohort": 400, "fresh": 200})
     monkeypatch.setattr(population_structure, "_COVARIATES", {2: "2 components"})
+    monkeypatch.setattr(projected_scores, "_PHENOTYPES", (5,))
+    sizes = {"public": 400, "cohort": 400, "fresh": 200}
+    traits = (stacked_scores.Traits(2, 0.3, False),)
+    model = TraitModel(5, None, 0.3, 0.05)
+    for name, value in {"_PEOPLE": sizes, "_TRAITS": traits, "_PUBLIC": model, "_GROUPS": 1,
+                        "_K": 5, "_EPSILONS": (3.0,)}.items():  # fmt: skip
+        monkeypatch.setattr(stacked_scores, name, value)
     yield
     LOGGER.setLevel(level)
     os.sched_setaffinity(0, affinity)
@@ -124,6 +140,7 @@ def main_of(module):
 @pytest.mark.parametrize("program", TINY)
 def test_the_program_runs(program):
     module, *part = program.split()
-    if program == "experiments.population_structure" and shutil.which("plink2") is None:
+    simulate = "experiments.population_structure", "experiments.stacked_scores"
+    if program in simulate and shutil.which("plink2") is None:
         missing("plink2")
     main_of(module)([*part, *TINY[program].split()], standalone_mode=False)

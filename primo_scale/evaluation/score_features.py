@@ -62,11 +62,13 @@ class ScoreFeatures(store.GenotypeStore):
 
     def in_copies(self, per_copy: Float64) -> Float64:
         """Return copies of each score, shape (K, k), of values of a copy of every variant."""
-        return (self.weights.per_allele1 * self.step).T @ per_copy[self.weights.variants]
+        scores = self.weights.per_allele1.T @ per_copy[self.weights.variants]
+        copies: Float64 = self.step[:, None] * scores
+        return copies
 
     def folded(self, stack: ScoringWeights, *, private: bool) -> ScoringWeights:
         """Return the weights of variants that give the prediction of weights of scores."""
-        per_allele = (self.weights.per_allele1 * self.step) @ stack.per_allele
+        per_allele = self.weights.per_allele1 @ (self.step[:, None] * stack.per_allele)
         if private:
             round_in_place(per_allele, PRIVATE_DIGITS)
         intercept = stack.intercept + stack.per_allele.sum(axis=0) - self.centre @ per_allele

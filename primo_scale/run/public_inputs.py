@@ -567,7 +567,8 @@ def exact_weights(
 
     largest = 2 * np.abs(weights).sum(axis=0)
     step = np.ldexp(1.0, np.frexp(largest * _CENTRE / _EXACT)[1] + 1)
-    integers, centre = np.rint(weights / step), np.rint(centre * _CENTRE) / _CENTRE
+    integers, centre = weights / step, np.rint(centre * _CENTRE) / _CENTRE
+    np.rint(integers, out=integers)
     return MatchedWeights(variants, integers, -(centre @ integers), centre, counts), step
 
 

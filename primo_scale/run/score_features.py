@@ -109,20 +109,23 @@ def read_features(
     ld, frequencies = panels.ld, panels.frequencies
     if ld is None or frequencies is None:
         raise ValueError("scores are standardised by a panel")
-    read = [
-        column
-        for file in given
-        for column in public_inputs.read_columns(
-            options.PriorFile(file), genotypes.variants, None, build, option=_OPTION
-        )
-    ]
-    effects = np.stack([each for each, _, _ in read], axis=1)
+    columns, names, sources = zip(
+        *chain.from_iterable(
+            public_inputs.read_columns(
+                options.PriorFile(file), genotypes.variants, None, build, option=_OPTION
+            )
+            for file in given
+        ),
+        strict=True,
+    )
+    effects, k = np.stack(columns, axis=1), len(columns)
+    del columns  # may be large, as the copies below
     used = np.flatnonzero(effects.any(axis=1))
-    if len(read) > min(LARGEST_BLOCK, max(1, len(used))):
+    if k > min(LARGEST_BLOCK, max(1, len(used))):
         raise InputError(
             "there are too many scores",
             where=_OPTION,
-            value=f"{len(read)} scores of {len(used)} variants",
+            value=f"{k} scores of {len(used)} variants",
             limit=f"{LARGEST_BLOCK}, and no more than variants",
             remedy="Give fewer",
         )
@@ -131,13 +134,15 @@ def read_features(
         # Six digits, because the last bits may differ between machines.
         sds = [float(f"{sd:.6g}") for sd in scores.std(axis=0).tolist()]
         least = np.maximum(_LEAST_SD * np.abs(effects).sum(axis=0), 1 / _LARGEST_SD).tolist()
-    stated = tuple(_stated([(name, source) for _, name, source in read], sds, least))
+    stated = tuple(_stated(list(zip(names, sources, strict=True)), sds, least))
     refuse_formulas("score", [each.name for each in stated], "Rename the file")
     per_sd = COPIES_OF_SD / np.array(sds)
     centre = reference_coding(frequencies).centre_dosage[used]
     counts = MatchCounts(len(used), len(used))
-    weights, step = public_inputs.exact_weights(used, effects[used] * per_sd, centre, counts)
-    k, copies = len(read), np.asarray((scores - scores.mean(axis=0)) * per_sd, np.float32).T
+    effects = effects[used]
+    effects *= per_sd
+    weights, step = public_inputs.exact_weights(used, effects, centre, counts)
+    copies = np.asarray((scores - scores.mean(axis=0)) * per_sd, np.float32).T
     of_scores = _ScorePanel(
         ld.prefixes, ld.sha256, np.arange(k), np.zeros(k, np.bool_), as_variants(k).chromosome,
         ld._source, copies,

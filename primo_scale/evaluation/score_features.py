@@ -58,7 +58,7 @@ class ScoreFeatures(store.GenotypeStore):
         """Return the memory of the map, of some scores, and of the folded weights of a release."""
         m, k = len(self.table), self.n_variants
         scores = n_threads() * self.chunk_shape[1] * k  # of the chunks that are written
-        return 8 * (m * (2 * k + 3 * n_phenotypes) + 3 * scores)
+        return 24 * (m * (k + n_phenotypes) + scores)
 
     def in_copies(self, per_copy: Float64) -> Float64:
         """Return copies of each score, shape (K, k), of values of a copy of every variant."""

@@ -12,7 +12,7 @@ import zarr
 from support.acceptance_inputs import clipped_blocks, norms
 from support.command_io import PANEL
 from support.documents import read_document
-from support.release_edits import problems, rewrite
+from support.release_edits import problems, problems_in, rewrite
 from support.small_cohort import PanelCohort, command, refused, succeeded
 
 import primo_scale as ps
@@ -27,6 +27,7 @@ from primo_scale.run.design import load_design
 from primo_scale.run.public_inputs import exact_weights
 from primo_scale.run.work_directory import SCORE_FEATURES
 from primo_scale.storage import groups
+from primo_scale.verify.release import document_findings
 
 N, D, K = 1501, 400, 12
 SCORES = "--score-features"
@@ -251,3 +252,7 @@ def test_a_changed_stack_is_found(cohort, tmp_path):
     copied = shutil.copytree(cohort.folder / "release", tmp_path / "release")
     rewrite(copied, "stack.tsv", lambda text: text.replace("PGS000003", "PGS000099"))
     assert any("stack.tsv does not have one row" in each for each in problems(copied))
+    document = read_document(copied)
+    document["public_inputs"]["score_features"] = document["public_inputs"]["score_features"][:1]
+    found = problems_in(document_findings(document))
+    assert any("more columns than public scores" in each for each in found)

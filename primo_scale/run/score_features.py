@@ -37,8 +37,8 @@ from primo_scale.storage import files, groups
 from primo_scale.verify.document import RELEASE, StatedFeature, StatedScore
 
 _OPTION = "--score-features"
-# Least sd in the panel, relative to the sum of a score's weights: of 10^7 independent common
-# variants it is 10^-4. A smaller one is chance or rounding, and nobody else's score fits its scale.
+# Least sd in the panel, over the sum of the magnitudes of a score's weights: with 10^7 independent
+# variants it is about 10^-4. A smaller one is chance or rounding.
 _LEAST_SD = 1e-6
 _LARGEST_SD = 1e100  # that a release states, and over the smallest one
 

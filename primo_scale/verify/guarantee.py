@@ -431,13 +431,17 @@ def estimation_problems(document: Document) -> list[str]:
     penalties = set(estimation["penalties"])
     if estimator == "ridge" and (len(penalties) > 1 or min(penalties, default=0) < 0):
         problems.append("ridge has one penalty of at least 0, the same in every LD block")
-    for score in estimation.get("public_scores", []):
+    for score in estimation["public_scores"]:
         names = {phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]}
         file, phenotypes = score["file"], [slope["phenotype"] for slope in score["slopes"]]
         if mechanism and mechanism["method"] not in BUILD_ON_SCORES:
             problems.append(f"{mechanism['method']} does not build on public scores")
         if len(set(phenotypes)) != len(phenotypes) or not names.issuperset(phenotypes):
             problems.append(f"slopes on {file} are not of distinct phenotypes of the release")
+    features = document["public_inputs"]["score_features"]
+    for score in (*estimation["public_scores"], *features):
         if score["n_matched"] > min(score["n_variants"], document["cohort"]["n_variants"]):
-            problems.append(f"{file} matches more variants than there are")
+            problems.append(f"{score['file']} matches more variants than there are")
+    if features and sum(document["cohort"]["component_sizes"] or ()) > len(features):
+        problems.append("there are more columns than public scores")
     return problems

@@ -12,7 +12,7 @@ import zarr
 from support.acceptance_inputs import clipped_blocks, norms
 from support.command_io import PANEL
 from support.documents import read_document
-from support.release_edits import problems, rewrite
+from support.release_edits import problems, problems_in, rewrite
 from support.small_cohort import PanelCohort, command, refused, succeeded
 
 import primo_scale as ps
@@ -27,6 +27,7 @@ from primo_scale.run.design import load_design
 from primo_scale.run.public_inputs import exact_weights
 from primo_scale.run.work_directory import SCORE_FEATURES
 from primo_scale.storage import groups
+from primo_scale.verify.release import document_findings
 
 N, D, K = 1501, 400, 12
 SCORES = "--score-features"
@@ -39,10 +40,6 @@ def write_score(path, bim, weights, name="study"):
     head = f"#trait_reported={name}\nrsID\teffect_allele\tother_allele\teffect_weight\n"
     with gzip.open(path, "wt") as file:
         file.write(head + text)
-
-
-def interrupted(group):
-    raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -88,19 +85,16 @@ def test_scores_are_the_standardised_ones_of_each_person(cohort, work):
     assert 14 < found.std() < 18
 
 
-def test_an_interrupted_store_of_several_chunks_is_written_again(
-    cohort, work, tmp_path, monkeypatch
-):
+def test_an_interrupted_store_of_chunks_is_written_again(cohort, work, tmp_path, monkeypatch):
     kept, write = [], score_features.write_features
-    monkeypatch.setattr(
-        score_features, "write_features", lambda *given: kept.append(given) or write(*given)
-    )
+    catch = lambda features, store: kept.append(features) or write(features, store)  # noqa: E731
+    monkeypatch.setattr(score_features, "write_features", catch)
     succeeded(cohort.release())
     narrow = tmp_path / "genotypes.zarr"
     succeeded(command(ingest, "--bfile", cohort.prefix, "--out", narrow, "--chunk-samples", 400))
-    features = replace(kept[0][0], path=tmp_path / "scores.zarr", chunk_shape=(5, 400))
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(groups, "flush", interrupted)
+    features = replace(kept[0], path=tmp_path / "scores.zarr", chunk_shape=(5, 400))
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(groups, "flush", lambda group: 1 / 0)
         write(features, open_genotype_store(narrow))
     found = write(features, open_genotype_store(narrow))
     everyone = slice(0, K), slice(0, N)
@@ -172,17 +166,10 @@ def test_a_stack_without_noise_predicts_what_its_scores_do(cohort, tmp_path, mon
     assert [each["name"] for each in stated] == ["S#2", "S", "S#3"]
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--prior-weights", "PGS000001.txt.gz"), ("--prior-weights", "--score-features")),
-        (("--sumstats",), ("--sumstats", "--score-features")),
-        (("--ld-blocks", "window:9"), ("--ld-blocks", "--score-features")),
-    ],
-)
-def test_options_of_variants_are_refused(cohort, options, words):
-    options = [cohort.folder / "scores" / each if "PGS" in each else each for each in options]
-    refused(cohort.release(*options, out="other"), 2, *words)
+def test_options_of_variants_are_refused(cohort):
+    score = cohort.folder / "scores" / "PGS000001.txt.gz"
+    for options in (("--prior-weights", score), ("--sumstats",), ("--ld-blocks", "window:9")):
+        refused(cohort.release(*options, out="other"), 2, options[0], SCORES)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +190,7 @@ def test_methods_of_the_papers_take_scores(cohort, options):
 
 
 def test_ancestry_of_a_score_is_that_of_its_variants(cohort):
-    columns = ["#CHROM", "ID", "cM", "pos", "ALT", "REF"]
-    bim = pd.read_csv(f"{cohort.folder}/cohort.bim", sep="\t", names=columns)
+    bim = cohort.bim.rename(columns={"chrom": "#CHROM", "A1": "ALT", "A2": "REF"})
     prefix = cohort.folder / "loadings"
     rows = bim[["#CHROM", "ID", "REF", "ALT"]]
     frequency = pd.read_csv(f"{PANEL}.afreq", sep="\t").set_index("ID")
@@ -251,3 +237,7 @@ def test_a_changed_stack_is_found(cohort, tmp_path):
     copied = shutil.copytree(cohort.folder / "release", tmp_path / "release")
     rewrite(copied, "stack.tsv", lambda text: text.replace("PGS000003", "PGS000099"))
     assert any("stack.tsv does not have one row" in each for each in problems(copied))
+    document = read_document(copied)
+    document["public_inputs"]["score_features"] = document["public_inputs"]["score_features"][:1]
+    found = problems_in(document_findings(document))
+    assert any("more columns than public scores" in each for each in found)

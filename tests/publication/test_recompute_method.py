@@ -108,6 +108,7 @@ def test_without_noise_no_estimator_chooses_a_penalty_by_the_noise():
     statement = example_statement(example_weights(), private=False)
     ridge = {"estimator": "ridge", "parameters": {}, "penalties": [1.5], "public_scores": []}
     document = {"estimation": ridge, "mechanism": None, "cohort": {"component_sizes": None}}
+    document["public_inputs"] = {"score_features": []}
     assert statement.estimation.estimator == "ridge"
     assert estimation_problems(document) == []
     of_components = {**document, "cohort": {"component_sizes": [1]}}

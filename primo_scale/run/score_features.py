@@ -149,7 +149,7 @@ def read_features(
     )  # fmt: skip
     fewest = min(stated, key=lambda each: each.n_matched / each.n_variants)
     run_log.LOGGER.info(
-        "%s: %d scores of %d variants; the fewest of its own has %s, %d of %d",
+        "%s: %d scores of %d variants; %s has the smallest share of its own, %d of %d",
         _OPTION, k, len(used), fewest.name, fewest.n_matched, fewest.n_variants,
     )  # fmt: skip
     ones = np.full(k, LARGEST_CODE, dtype=np.int16)

@@ -483,13 +483,14 @@ def fitted_scores(
         block = lattice_block(adjustment, panel, None, number)
         effects = block.on_columns(public.effects[slice(*boundaries[number : number + 2])])
         blend, release = block.blend, block.noise.variances
-        responses, sampled = blend.gram @ effects, residual * blend.expected
+        expected = np.maximum(blend.expected, 0)  # noise can make a trace negative
+        responses, sampled = blend.gram @ effects, residual * expected
         counts = sampled / (sampled + release.mean())
         weighted, counted = effects * np.sqrt(counts)[:, None], effects * counts[:, None]
         return ScoreSums(
             gram=weighted.T @ blend.gram @ weighted,
             gram_variance=blend.variance_of(weighted),
-            even_gram=weighted.T @ (blend.expected[:, None] * weighted),
+            even_gram=weighted.T @ (expected[:, None] * weighted),
             sampling=counted.T @ blend.gram @ counted,
             products=counted.T @ counted,
             cross=counted.T @ block.cross,

@@ -143,6 +143,10 @@ def test_a_score_whose_variance_the_noise_hides_counts_without_ld():
     assert fitted(EXACT, hiding).slopes[0, 0] == pytest.approx(covariance / even, rel=1e-3)
     assert fitted(EXACT, given).slopes[0, 0] == pytest.approx(covariance / variance, rel=1e-3)
     assert abs(even / variance - 1) > 0.1
+    hiding = inputs(score, phenotype_cross=1e6, gram=(sigma, sigma))
+    for seed in range(4):  # noise that makes traces negative
+        noisy = with_noise(EXACT, hiding.scales, np.random.default_rng(seed))
+        assert np.isfinite(fitted(noisy, hiding).standard_errors).all()
 
 
 def fitted(statistics, given):

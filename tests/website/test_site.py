@@ -1,7 +1,5 @@
 """The documentation site builds without warnings, asks no other server, and fits a phone."""
 
-import html
-import json
 import os
 import re
 import subprocess
@@ -18,21 +16,10 @@ from support.tiers import ROOT, installed
 
 pytestmark = pytest.mark.slow
 
-_PROBE = """<!doctype html><body><script>
-const pages = PAGES, wide = {}, frame = document.createElement('iframe');
-frame.style = 'width: 390px; height: 800px; border: 0';
-document.body.append(frame);
-(async () => {
-  for (const page of pages) {
-    await new Promise(done => { frame.onload = done; frame.src = page; });
-    const root = frame.contentDocument.documentElement;
-    if (root.scrollWidth > 390) wide[page] = root.scrollWidth;
-  }
-  const result = document.createElement('pre');
-  result.textContent = JSON.stringify(wide);
-  document.body.append(result);
-  document.title = 'done';
-})();
+_PROBE = """<!doctype html><body>
+<iframe style="width: 390px; height: 800px; border: 0" src="PAGE"></iframe><script>
+const frame = document.querySelector('iframe');
+frame.onload = () => { document.title = frame.contentDocument.documentElement.scrollWidth; };
 </script></body>"""
 
 
@@ -123,10 +110,12 @@ def test_the_home_page_has_the_version(site):
 
 
 def test_no_page_scrolls_sideways_on_a_phone(site, address, tmp_path):
-    (site / "probe.html").write_text(_PROBE.replace("PAGES", json.dumps(pages_of(site))))
-    printed = document(f"{address}/probe.html", tmp_path, "--virtual-time-budget=300000")
-    (wide,) = re.findall(r"<pre>(.*?)</pre>", printed, re.DOTALL)
-    assert json.loads(html.unescape(wide)) == {}
+    wide = {}
+    for page in pages_of(site):  # one at a time, because Chromium may hang when a frame moves on
+        (site / "probe.html").write_text(_PROBE.replace("PAGE", page))
+        printed = document(f"{address}/probe.html", tmp_path)
+        wide[page] = int(re.findall(r"<title>(.*?)</title>", printed)[0])
+    assert {page: width for page, width in wide.items() if width > 390} == {}
 
 
 @pytest.mark.parametrize(("width", "dark"), WINDOWS)

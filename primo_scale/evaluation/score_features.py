@@ -1,8 +1,8 @@
 """Public scores that take the place of the variants of a cohort, and the way back to its variants.
 
-A score in standard deviations is a byte of a store of dosages, of which it is a variant: a standard
-deviation is 16 of the 127 steps of a copy. Weights of scores are folded back into weights of the
-variants (docs/maths/weights.md, "Score features").
+A store of dosages holds the scores in the place of variants. One standard deviation of a score is
+16 of the 127 steps that a copy of an allele has. Weights of scores are folded back into weights of
+the variants (docs/maths/weights.md, "Score features").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COPIES_OF_SD = REFERENCE_UNIT / LARGEST_CODE
 
 @dataclass(frozen=True, eq=False)
 class ScoreFeatures(store.GenotypeStore):
-    """K scores of the people of a genotype store, as variants. It holds none."""
+    """Map from the genotypes of a store to K scores of its people, which take their place."""
 
     coding: GenotypeCoding
     stated: tuple[StatedFeature, ...]

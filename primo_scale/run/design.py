@@ -563,7 +563,7 @@ def _rounds(
             where="--rounds",
             value=f"{n_variants} variants, {n_phenotypes} phenotypes",
             limit=f"{catalogue.MOST_SAMPLED_EFFECTS} effects",
-            remedy="Leave out it, or --method or --ridge, or give --ld-panel or fewer phenotypes",
+            remedy="Leave it out, or give --ld-panel, fewer phenotypes, or no --method or --ridge",
         )
     # Most public scores matter to most phenotypes, which leaves nothing to look for.
     few = n_phenotypes <= _MOST_OF_TWO_ROUNDS and panels.features is None

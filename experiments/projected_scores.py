@@ -113,7 +113,7 @@ def rows(folder: Path, n_phenotypes: int, weights: Float64) -> list[list[str]]:
         left = (missed + 1 - _EXPLAINED) / (genetic.var(axis=0) + 1 - _EXPLAINED)
         return float(1 - left.mean())
 
-    # Without noise the stack of 1,000 phenotypes stands for that of more.
+    # A release of more phenotypes without noise takes long, and explains nearly all.
     exact = r_squared(np.inf, "auto") if n_phenotypes <= 1_000 else _EXPLAINED
     found = []
     for epsilon, method in itertools.product(_EPSILONS, _METHODS):

@@ -364,7 +364,7 @@ def coordinates_of(
     factor = max(squares, float(noisy.sum()) ** 2 / size) / found if found > _TINY else 1.0
 
     def along(values: Float64, signal: Float64) -> Coordinates:
-        """Return coordinates for eigenvalues of X'X, which the sampling noise is in proportion to."""
+        """Return coordinates for eigenvalues of X'X, to which sampling noise is proportional."""
         variances = residual * values + release
         return Coordinates(
             exposures=np.maximum(effect * signal / variances, _TINY),

@@ -384,8 +384,6 @@ class Design:
         if self.populations is not None:
             choices["populations"] = self.populations.source.sha256, self.populations.panel
         choices.pop("genetic_factors", None)  # absent in a design of an earlier version
-        if not self.features:
-            choices.pop("features")
         return files.sha256_of_json(choices)
 
 
